@@ -10,7 +10,7 @@ import msgspec
 
 from context_compactor import Compaction, Settings
 from context_compactor.cli.conversation import TranscriptInput, budget_of, conversation_of, measure_conversation
-from context_compactor.cli.output import LineOutput, styled_stream
+from context_compactor.cli.output import LineOutput, stdout
 from context_compactor.cli.report import biggest, print_plan, print_report
 from context_compactor.cli.show import print_sections
 from context_compactor.dialects.messages import Text, ToolResult
@@ -37,7 +37,7 @@ def tour(out: LineOutput) -> None:
 
 def show_compaction(out: LineOutput) -> tuple[Compaction, TranscriptInput]:
     """The first half: what there was, what was decided, what happened, what there is now."""
-    # The log also holds what the provider counted; the tour shows our own counts, before and after alike.
+    # The log also has the provider's counts; the tour shows our own counts, before and after.
     transcript = msgspec.structs.replace(read_transcript(SESSION), usages={})
     before = _open(transcript)
     result = before.compacted()
@@ -63,7 +63,7 @@ def _show_usage(conversation: TranscriptInput, out: LineOutput) -> None:
 
 
 def _show_beginning(conversation: TranscriptInput, out: LineOutput) -> None:
-    """How the record begins, and how it tells what happened."""
+    """The beginning of the record, and of its story."""
     lines = list(_lines(conversation))
     story = next(at for at, line in enumerate(lines) if line.startswith("## What happened"))
     for line in lines[:14]:
@@ -117,4 +117,4 @@ def _title(out: LineOutput, text: str) -> None:
 
 
 if __name__ == "__main__":
-    tour(styled_stream(beside_output=False))
+    tour(stdout())

@@ -1,6 +1,6 @@
 """How property tests are run: the same examples each time, without a clock or a search for the smallest one.
 
-`HYPOTHESIS_PROFILE=more` takes some more examples, as `make test-all` does; `deep` takes many.
+`HYPOTHESIS_PROFILE=more` takes some more examples of each property, `deep` takes many.
 """
 
 from __future__ import annotations

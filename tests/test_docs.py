@@ -44,7 +44,7 @@ def test_names_are_from_the_glossary():
 
 
 @pytest.mark.parametrize(
-    "code", ["def process_items(): ...", "class DataHolder: ...", "info = 1", "def f(handle): ..."]
+    "code", ["def process_items(): ...", "class DataHolder: ...", "info = 1", "def f(handled): ..."]
 )
 def test_a_name_with_a_word_that_means_three_things_is_found(tmp_path, code):
     (tmp_path / "module.py").write_text(code)

@@ -19,9 +19,9 @@ from context_compactor.settings import ENV_PREFIX, Settings, expected, setting_d
 _MADE = "<!-- Made from the code by `make reference`. Change the code, not this page. -->\n"
 
 _SETTINGS_INTRODUCTION = """\
-Read once, in this order, the last one wins: the default, `.compactor/config.toml`, the environment, the argument of a
-command or function. `compactor config` prints each value and where it came from. A value out of its range is an error
-that names the setting, the value, the range and the place.
+Settings come from the default, `.compactor/config.toml`, the environment and the arguments of a command or function;
+the last one wins. `compactor config` prints each value and where it came from. For a value outside its range the error
+names the setting, the value, the range and the source.
 """
 
 
@@ -44,7 +44,9 @@ def cli_page() -> str:
     group: Any = typer.main.get_command(app)
     blocks = ["# Command line", _MADE, f"{group.help} {group.epilog}\n"]
     for name, command in group.commands.items():
-        usage = " ".join(["compactor", name, *(_usage(param) for param in command.params if param.name != "help")])
+        if command.hidden:
+            continue
+        usage = " ".join(["compactor", name, *(_usage(param) for param in _shown(command) if param.name != "help")])
         blocks.append(f"## compactor {name}\n\n{inspect.cleandoc(command.help)}\n\n```text\n{usage}\n```\n")
         blocks.append("\n".join(_parameter_rows(command)) + "\n")
     return "\n".join(blocks)
@@ -63,13 +65,13 @@ def library_page() -> str:
 
 _HTTP_INTRODUCTION = """\
 JSON in and out, errors as `application/problem+json`. The same, with every field, is at `/openapi.json` of a running
-server; [the how-to](../how-to/server.md) shows it in use. A token that may only read can call the routes marked *read*.
+server; [the how-to](../how-to/server.md) shows it in use. A read-only token can call the routes marked *read*.
 
-A body may be packed, with `Content-Encoding: gzip`; its limits count for what is unpacked. What is broken is answered
-with 400, what is packed in another way with 415.
+A body may be compressed, with `Content-Encoding: gzip`; the size limits also apply to the uncompressed body. A body
+that cannot be read is answered with 400, another encoding with 415.
 
-With the header `Idempotency-Key` a request to a route marked *write* that is sent again does nothing again and is
-answered as the first time, with `Idempotency-Replayed: true`. Keys are kept for a day.
+With the header `Idempotency-Key` a repeated request to a route marked *write* does nothing and gets the first answer,
+with `Idempotency-Replayed: true`. Keys are kept for a day.
 """
 
 
@@ -118,6 +120,11 @@ def _arguments(member: Any) -> Iterator[str]:
         yield f"{name}={parameter.default!r}" if has_default else name
 
 
+def _shown(command: Any) -> list[Any]:
+    """The parameters of a command without former names, which are only still read."""
+    return [param for param in command.params if not getattr(param, "hidden", False)]
+
+
 def _usage(param: Any) -> str:
     if param.param_type_name == "argument":
         return str(param.metavar)
@@ -128,7 +135,7 @@ def _usage(param: Any) -> str:
 def _parameter_rows(command: Any) -> Iterator[str]:
     yield "| argument | meaning |"
     yield "|---|---|"
-    for param in command.params:
+    for param in _shown(command):
         names = param.metavar if param.param_type_name == "argument" else ", ".join(param.opts)
         names = str(names).replace("|", chr(92) + "|")
         yield f"| `{names}` | {' '.join(str(param.help or '').split()).replace('|', chr(92) + '|')} |"

@@ -34,11 +34,11 @@ from __future__ import annotations
 
 
 class CompactorError(Exception):
-    """The root of all errors raised on purpose."""
+    """The base class of all errors that this package raises."""
 
 
 class BadInput(CompactorError):
-    """What was given cannot be used as it is."""
+    """An input cannot be used."""
 
 
 class OtherConversation(BadInput):
@@ -50,7 +50,7 @@ class OtherConversation(BadInput):
 
 
 class BadMessage(BadInput):
-    """A message that is not one. `index` counts from 0; `field` is where in the message."""
+    """A message is not valid. `index` counts from 0; `field` is the place in the message."""
 
     def __init__(self, index: int, field: str, problem: str) -> None:
         self.index = index
@@ -60,7 +60,7 @@ class BadMessage(BadInput):
 
 
 class BadTranscript(BadInput):
-    """A file or stream that holds no conversation this version can read."""
+    """A file or stream contains no conversation that this version can read."""
 
 
 class NoConversation(BadTranscript):
@@ -68,7 +68,7 @@ class NoConversation(BadTranscript):
 
 
 class BadSetting(BadInput):
-    """A setting or argument outside of its range."""
+    """A setting or argument is outside its range."""
 
 
 class BadCheckpoint(BadInput):
@@ -84,15 +84,15 @@ class UnknownReference(BadInput):
 
 
 class UnknownSession(BadInput):
-    """There is no session of this name in the store."""
+    """The store has no session with this id."""
 
 
 class DeletedSession(UnknownSession):
-    """A session that somebody has deleted while it was open; a new one may have its name by now."""
+    """The session was deleted while it was open; a new one may have the same id."""
 
 
 class StoreError(CompactorError):
-    """A store cannot be read or written. Nothing was half written."""
+    """A store cannot be read or written. Nothing was written partly."""
 
 
 class StoreLocked(StoreError):
@@ -189,7 +189,7 @@ def install_command(extra: str) -> str:
 
 
 class MissingExtra(CompactorError):
-    """An optional dependency is needed and not installed."""
+    """An optional dependency is needed but not installed."""
 
     def __init__(self, feature: str, extra: str) -> None:
         self.extra = extra

@@ -39,16 +39,17 @@ def compact(
     settings: Settings | None = None,
     store: str | None = None,
 ) -> Compaction:
-    """Bring a list of messages under its target, or leave it alone when it is small enough.
+    """Compact a list of messages to its target, or return it unchanged if it is small enough.
 
-    With `target_tokens` the result has at most that many; with `level` that level's target of the window; with only a
-    window it is compacted when a level's threshold is reached. The input is never changed. With `store` the originals
-    are kept there as well, under the session that `report.session_id` names. `model` is the name of the model that runs
-    the agent: its window, its tokenizer and its prices are used. `summarizer`, by its name or as an object, is the one
-    that writes summaries; without one, nor one in the settings, nothing leaves the machine. `layout` is
-    `tail` (the record, then the newest turns) or `record` (one message); `auto` is what the settings say.
-    `strategies` and `layouts` are your own, beside the built-in ones: objects as `Strategy` and `Layout` describe them,
-    or names of strategies that an installed package adds.
+    With `target_tokens` the result has at most that many tokens. With `level` it is compacted to that level's target.
+    With only a `window` it is compacted if a level is reached. The input is never changed.
+
+    `model` is the name of the model that runs the agent: its window, tokenizer and prices are used. `summarizer`, a
+    name or an object, is the model that writes summaries; without one, here or in the settings, nothing leaves the
+    machine. `layout` is `tail` (the record, then the newest turns), `record` (one message) or `auto` (as the settings
+    say). `strategies` and `layouts` are used in addition to the built-in ones: objects that follow `Strategy` and
+    `Layout`, or names of strategies from installed packages. With `store` the originals are also stored there, under
+    the session `report.session_id`.
     """
     settings = with_layout(settings or load_settings().settings, layout)
     check_agent_model(model, settings.summarizer if summarizer is None else summarizer)
@@ -63,8 +64,8 @@ def compact(
     }
     if store is None:
         return run_request(messages, request, **options)
-    from context_compactor.addresses import without_password
     from context_compactor.store.connect import connect
+    from context_compactor.store_urls import without_password
 
     with closing(connect(store)) as opened:
         result = run_request(messages, request, location=without_password(store), **options)
@@ -88,7 +89,7 @@ async def acompact(
     settings: Settings | None = None,
     store: str | None = None,
 ) -> Compaction:
-    """The same as `compact`, for async callers: the work is done in a thread, so the event loop goes on."""
+    """The same as `compact`, for async callers: it runs in a thread and does not block the event loop."""
     import asyncio  # takes a tenth of a second to load, and most callers never need it
 
     return await asyncio.to_thread(

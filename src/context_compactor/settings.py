@@ -49,10 +49,10 @@ Rate = Annotated[float, Meta(ge=0, le=10**9)]
 
 
 class Price(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """US dollars for a million tokens. A cache's rates are those of the input where they are not given.
+    """US dollars for a million tokens. Without rates for the cache, the input rate is used.
 
     A request of more than `long_above` tokens costs `long_input` times as much to read and `long_output` times as
-    much to answer, where a maker asks more for long requests.
+    much to answer, for providers that charge more for long requests.
     """
 
     input: Rate
@@ -134,154 +134,154 @@ Dollars = Annotated[float, Meta(ge=0, le=_MOST)]
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """How compaction behaves. A value out of its range raises `BadSetting`, however it was given."""
+    """How compaction behaves. A value outside its range raises `BadSetting`."""
 
     enabled: bool = True
-    """Off means that no path changes anything: every compaction answers `unchanged`."""
+    """When off, nothing is changed anywhere: every compaction returns `unchanged`."""
 
     automatic: bool = True
-    """Compact a session by itself when a level is reached. Off means only when asked; events still report levels."""
+    """Compact a session when a level is reached. When off, only when asked; events still report levels."""
 
     window: Tokens | None = None
-    """Tokens the agent's model accepts in one request. Without it the model's known window is used."""
+    """Tokens that the agent's model accepts in one request. By default the known window of the model."""
 
     reserve_output_tokens: Count | None = None
-    """Tokens of the window kept free for the model's answer. Without it an eighth of the window, at most 8,192."""
+    """Tokens of the window kept free for the model's answer. By default an eighth of the window, at most 8,192."""
 
     overhead_tokens: Count = 0
-    """Tokens sent with every request that are not in the messages: a system prompt or tool definitions kept apart."""
+    """Tokens sent with every request outside the messages, such as a separate system prompt or tool definitions."""
 
     max_request_bytes: Bytes | None = None
-    """Bytes that one request may have. Without it the limit of the dialect's provider is used."""
+    """The largest request, in bytes. By default the limit of the dialect's provider."""
 
     levels: tuple[LevelRule, ...] = DEFAULT_LEVELS
-    """Where each level begins and how far it brings the context down, as shares of the budget."""
+    """The threshold and the target of each level, as shares of the budget."""
 
     wait_for_boundary: bool = True
-    """Let a soft compaction wait for a task boundary (tests passed, a commit, a point of the to-do list done, the
-    user's next request) for as long as the aggressive level is at least one more step away."""
+    """Let a soft compaction wait for a task boundary (tests passed, a commit, a finished to-do item, the user's next
+    request), as long as one more step cannot reach the aggressive level."""
 
     rearm_margin: Share = 0.05
     """Levels fire again once usage has fallen below the soft threshold minus this share."""
 
     model_auto_compact_token_limit: Tokens | None = None
-    """Begin at this many tokens, even if that is below the soft threshold."""
+    """Compact from this many tokens on, even below the soft threshold."""
 
     suggest_tool_results: Count = 50
-    """Suggest a compaction when this many tool results are in the context, then after as many more calls; 0 never."""
+    """Suggest a compaction at this many tool results in the context, and after each further that many; 0 never."""
 
     suggest_share: Share = 0.70
-    """Suggest a compaction to whoever uses a coding agent when its window is as full as that; 0 never."""
+    """In a coding agent, suggest a compaction when this share of its window is used; 0 never."""
 
     suggest_files: Count = 20
-    """Suggest a compaction when this many files are loaded in the context; 0 never."""
+    """Suggest a compaction at this many files in the context; 0 never."""
 
     counters_compact: bool = False
-    """Let those two counters start a compaction instead of suggesting one."""
+    """Let `suggest_tool_results` and `suggest_files` start a compaction instead of suggesting one."""
 
     preserve_recent_turns: Count = 5
-    """Turns at the end that stay word for word at the soft and aggressive levels."""
+    """Number of newest turns that stay word for word at the soft and aggressive levels."""
 
     tail_share: Share = 0.15
-    """The largest part of the target that those turns may take."""
+    """The largest share of the target that these turns may take."""
 
     layout: LayoutName = "auto"
-    """What a compacted context looks like: `tail` is the record and then the newest turns as they were, `record` one
-    message with everything in it and the open question last, `auto` what the model's provider takes."""
+    """The shape of a compacted context: `tail` is the record followed by the newest turns, `record` is one message with
+    the open question last, `auto` is what the provider accepts."""
 
     min_gain_percent: Percent = 10.0
-    """A compaction that would save less than this changes nothing."""
+    """A compaction that would save less than this percentage changes nothing."""
 
     max_output_tokens: Tokens = 5_000
-    """A tool output above this is cut to its beginning and end as soon as it is appended to a session."""
+    """A longer tool output is cut to its beginning and end when it is appended to a session."""
 
     replace_outputs: bool = True
-    """Let hooks do the same in a coding agent: what is too long is replaced before its model sees it. An answer of a
-    sub-agent is, at 500 tokens."""
+    """Let hooks do the same in a coding agent, before its model sees the output. Answers of sub-agents are cut at 500
+    tokens."""
 
     brief_subagents: bool = True
-    """Let hooks brief a new sub-agent of a coding agent with what its caller knows, in at most 500 tokens."""
+    """Let hooks give a new sub-agent the rules, decisions and failures of its caller, in at most 500 tokens."""
 
     model: str | None = None
-    """Model that runs the agent, such as `claude-sonnet-4-5`, where neither the caller nor the log names it: its
-    window, its tokenizer and its prices are used. It is never sent anything; the model that writes is `summarizer`."""
+    """Model that runs the agent, such as `claude-sonnet-4-5`, if neither the caller nor the log names it. Its window,
+    tokenizer and prices are used. It is never called; the model that writes summaries is `summarizer`."""
 
     summarizer: str | None = None
     """Model that writes summaries, such as `openai/NAME`. Without one nothing leaves the machine."""
 
     summarizer_window: Tokens | None = None
-    """Tokens that the summarizer accepts in one request. Without it what its maker publishes, or 8,192 if unknown."""
+    """Tokens that the summarizer accepts in one request. By default its published window, or 8,192 if unknown."""
 
     summarizer_input_tokens: Tokens | None = None
-    """Tokens of a conversation that the summarizer is shown in one request at most; what is longer is shown in parts,
-    which are merged. Without it as many as its window takes."""
+    """The most tokens of a conversation in one request to the summarizer; longer ones are split, and the summaries
+    merged. By default as many as its window takes."""
 
     summarizer_parallel_calls: Annotated[int, Meta(ge=1, le=64)] = 4
-    """How many of these requests are sent at the same time."""
+    """Number of these requests that are sent at the same time."""
 
     agent_request: dict[str, Any] = {}
-    """What the agent sends beside its messages, such as `system` and `tools`, exactly as it sends it. With it, and with
-    the agent's own model as `summarizer`, a summary is requested behind the messages that the provider has cached."""
+    """What the agent sends beside its messages, such as `system` and `tools`, unchanged. If `summarizer` is the agent's
+    own model, the summary request can then reuse the provider's cache of the conversation."""
 
     prices: dict[str, Price] = {}
-    """What models cost, over the built-in table: `[prices."openai/NAME"]` with `input` and `output` in US dollars
-    for a million tokens, and where they differ `cache_read` and `cache_write`."""
+    """Prices that override the built-in table: `[prices."openai/NAME"]` with `input` and `output` in US dollars for a
+    million tokens, and optionally `cache_read` and `cache_write`."""
 
     compact_prompt: str | None = None
-    """Replaces the prompt that asks the summarizer for the record; its headings become sections of the record."""
+    """Replaces the prompt for the summarizer; its headings become sections of the record."""
 
     compact_prompt_file: str | None = None
     """The same, read from a file."""
 
     spend_limit: Dollars | None = None
-    """The most that the model calls of one compaction may cost, in US dollars."""
+    """Limit in US dollars for the model calls of one compaction."""
 
     session_spend_limit: Dollars | None = None
-    """The most that the model calls of all compactions of a session may cost together."""
+    """Limit in US dollars for all model calls of a session."""
 
     attempt_limit: Count = 100
-    """The most requests that one compaction may send to a model, retries among them; 0 sends none."""
+    """Limit of requests to a model for one compaction, retries included; 0 sends none."""
 
     session_attempt_limit: Count | None = None
-    """The most requests that all compactions of a session may send to a model together."""
+    """Limit of requests to a model for a whole session."""
 
     deadline_seconds: Seconds = 300.0
-    """The longest that one compaction may take, model calls included."""
+    """Time limit of one compaction, model calls included."""
 
     retry_attempts: Annotated[int, Meta(ge=1, le=20)] = 3
-    """How often something that fails is tried: archiving, a model call, a job."""
+    """Number of attempts for archiving, a model call or a job."""
 
     retry_delay_seconds: Annotated[float, Meta(ge=0, le=3_600)] = 2.0
-    """The wait before the second try; it doubles with every further one."""
+    """Wait before the second attempt; it doubles for each further one."""
 
     idle_seconds: Seconds = 5.0
-    """Quiet time after which long outputs are indexed and older turns prepared for the next compaction; 0 never."""
+    """Time without a message after which long outputs are indexed and the next compaction is prepared; 0 never."""
 
     summarize_ahead: bool = True
-    """Have the summarizer work on older turns in that quiet time already, so that a compaction need not wait for it."""
+    """Let the summarizer summarize older turns in that time, so that a compaction need not wait for it."""
 
     extract_facts: bool = True
-    """Keep decisions, failures, constraints and file states of a session as facts that can be asked for."""
+    """Extract decisions, failures, constraints and file states as facts of the session."""
 
     promote_to_memory: bool = True
     """Write lasting rules, architectural decisions and recurring errors to `.compactor/learned/`, for later sessions of
-    one owner. A session whose owner is not known neither writes nor reads there."""
+    the same owner. A session without an owner neither writes nor reads there."""
 
     notify_on_compact: bool = False
-    """Show a notice on the desktop after every compaction (`notify-send` or `osascript`); without a desktop, ring the
-    terminal. A server, a worker and a CI job (`CI` is set) show none."""
+    """Show a desktop notification after every compaction (`notify-send` or `osascript`), or ring the terminal bell. A
+    server, a worker and a CI job (`CI` is set) show none."""
 
     store: str = "sqlite:///.compactor/compactor.db"
-    """Where sessions and originals rest: a SQLite file, or `postgresql://user:password@host/database`."""
+    """Where sessions and originals are stored: a SQLite file, or `postgresql://user:password@host/database`."""
 
     archive_dir: str | None = ".tmp/context-archive"
-    """Folder, within the project, of the readable copy of archived originals; none keeps no copy."""
+    """Folder in the project for readable copies of archived originals; none writes no copies."""
 
     redact_secrets: bool = False
     """Replace what looks like a secret before anything is written; history and recall return the replaced text."""
 
     retention_days: Annotated[float, Meta(gt=0, le=36_500)] | None = None
-    """Delete sessions that nobody has used for so many days. Without it nothing ever expires."""
+    """Delete sessions that were not used for this many days. By default nothing expires."""
 
     def output_reserve(self, window: int) -> int:
         """Tokens kept free for the answer in a window of this size."""
@@ -567,6 +567,6 @@ def setting_text(value: Any) -> str:
 
 def mask_password(text: str) -> str:
     """A text without the password that an address in it may have."""
-    from context_compactor.addresses import without_password
+    from context_compactor.store_urls import without_password
 
     return without_password(text)

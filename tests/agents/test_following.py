@@ -150,7 +150,7 @@ def test_a_compaction_is_taken_over_with_everything_that_belongs_to_it_or_not_at
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("context_compactor.sessions.compaction._afterwards", killed)
+        patched.setattr("context_compactor.sessions.compaction.export_new", killed)
         with pytest.raises(KeyboardInterrupt):
             kept.read(lines)
     kept.read(lines)

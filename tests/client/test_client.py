@@ -21,7 +21,7 @@ from context_compactor.errors import (
     UnknownSession,
 )
 from context_compactor.server.tokens import add_token
-from context_compactor.sessions.api import AppendAnswer, ContextAnswer
+from context_compactor.sessions.schemas import AppendAnswer, ContextAnswer
 from context_compactor.sessions.session import Session
 from tests.cli.conftest import conversation
 from tests.server.running import running

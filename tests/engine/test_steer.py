@@ -25,7 +25,7 @@ every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
 tiers = st.sampled_from(Tier)
 
 
-def scene_of(messages: list[dict], dialect: str) -> ParsedContext:
+def parsed_context(messages: list[dict], dialect: str) -> ParsedContext:
     return parse_context(promises.legal(messages, dialect), DIALECTS[dialect])
 
 
@@ -33,11 +33,11 @@ def steered(messages: list[dict], target: int, dialect: str, steers: dict[int, T
     return run_request(messages, CompactionRequest(target_tokens=target, steers=steers), dialect=dialect)
 
 
-def some_steers(data: st.DataObject, scene: ParsedContext) -> dict[int, Tier]:
+def some_steers(data: st.DataObject, content: ParsedContext) -> dict[int, Tier]:
     """Any tiers for any turns that may have them."""
-    numbers = st.sampled_from([turn.number for turn in scene.turns])
+    numbers = st.sampled_from([turn.number for turn in content.turns])
     drawn = data.draw(st.dictionaries(numbers, tiers, max_size=8))
-    return {number: tier for number, tier in drawn.items() if not override_refusal(scene.turns, number, tier)}
+    return {number: tier for number, tier in drawn.items() if not override_refusal(content.turns, number, tier)}
 
 
 def stands(turn: Turn, messages: list[Message]) -> bool:
@@ -59,8 +59,8 @@ def test_whatever_is_steered_the_context_is_legal_what_is_kept_stands_what_left_
 ):
     session = data.draw(sessions(dialect))
     messages = session.messages
-    scene = scene_of(messages, dialect)
-    steers = some_steers(data, scene)
+    content = parsed_context(messages, dialect)
+    steers = some_steers(data, content)
     target = target_of(messages, data.draw(shares), dialect)
     result = steered(messages, target, dialect, steers)
     wrong = promises.broken(
@@ -70,7 +70,7 @@ def test_whatever_is_steered_the_context_is_legal_what_is_kept_stands_what_left_
     )
     assert wrong == {}
     context = promises.parsed(result.messages, dialect)
-    left = [turn for turn in scene.turns if not stands(turn, context)]
+    left = [turn for turn in content.turns if not stands(turn, context)]
     assert [turn.number for turn in left if steers.get(turn.number) is Tier.KEEP] == []
     if not result.report.changed:
         return
@@ -88,15 +88,15 @@ def test_a_turn_and_its_calls_have_the_same_numbers_however_often_others_around_
     messages = session.messages
     known: dict[int, Turn] = {}
     for number in range(3):
-        scene = scene_of(messages, dialect)
-        for turn in scene.turns:
+        content = parsed_context(messages, dialect)
+        for turn in content.turns:
             before = known.setdefault(turn.number, turn)
             assert [each.number for each in before.exchanges] == [each.number for each in turn.exchanges]
             assert before.role == turn.role or turn.is_instruction
             assert [each.call and each.call.name for each in before.exchanges] == [
                 each.call and each.call.name for each in turn.exchanges
             ]
-        result = steered(messages, target_of(messages, data.draw(shares), dialect), dialect, some_steers(data, scene))
+        result = steered(messages, target_of(messages, data.draw(shares), dialect), dialect, some_steers(data, content))
         messages = [*result.messages, *_renamed(data.draw(sessions(dialect, 2, 5)).messages, number)]
 
 
@@ -159,7 +159,7 @@ def test_a_turn_at_the_end_can_be_lowered_and_what_stands_around_it_stays():
     result = steered(talk.messages, 2_000, "openai-chat", {2: Tier.DROP})
     context = promises.parsed(result.messages, "openai-chat")
     assert "line 17 of" not in promises.words(context)
-    assert stands(scene_of(talk.messages, "openai-chat").turns[2], context)
+    assert stands(parsed_context(talk.messages, "openai-chat").turns[2], context)
     assert promises.illegal(result, "openai-chat") == []
 
 
@@ -207,7 +207,7 @@ def test_the_first_task_can_be_lowered_and_stands_in_the_record_all_the_same():
 )
 def test_what_must_not_be_touched_cannot_be_lowered(number: int, tier: Tier, why: str):
     messages = long_talk()
-    assert why in override_refusal(scene_of(messages, "openai-chat").turns, number, tier)
+    assert why in override_refusal(parsed_context(messages, "openai-chat").turns, number, tier)
     plain = steered(messages, 2_000, "openai-chat", {})
     assert steered(messages, 2_000, "openai-chat", {number: tier}).messages == plain.messages
 
@@ -218,7 +218,7 @@ def test_words_beside_results_that_nobody_has_answered_stay_while_the_results_ma
     talk.step(bash("cat app.log", "\n".join(f"line {line} of a long log" for line in range(900))))
     messages = json.loads(json.dumps(talk.messages))
     messages[-1]["content"].append({"type": "text", "text": "And hurry up."})
-    turns = scene_of(messages, "anthropic").turns
+    turns = parsed_context(messages, "anthropic").turns
     assert "not answered yet" in override_refusal(turns, 2, Tier.DROP)
     assert override_refusal(turns, 2, Tier.SUMMARIZE) == ""
     result = steered(messages, 1_500, "anthropic", {2: Tier.SUMMARIZE})
@@ -227,8 +227,8 @@ def test_words_beside_results_that_nobody_has_answered_stay_while_the_results_ma
 
 def test_pictures_of_a_turn_that_is_kept_stay_though_the_request_is_too_large():
     session = play("anthropic", [(11, 5), *[(1, number) for number in range(8)]], 4)
-    scene = scene_of(session.messages, "anthropic")
-    shown = next(turn for turn in scene.turns if '"image"' in json.dumps([message.raw for message in turn.messages]))
+    content = parsed_context(session.messages, "anthropic")
+    shown = next(turn for turn in content.turns if '"image"' in json.dumps([message.raw for message in turn.messages]))
     ask = CompactionRequest(target_tokens=4_000, steers={shown.number: Tier.KEEP})
     result = run_request(session.messages, ask, dialect="anthropic")
     assert stands(shown, promises.parsed(result.messages, "anthropic"))

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from context_compactor import compact
 from context_compactor.dialects.record import Record, StoryLine
+from context_compactor.engine.actions import prose_lines, sentences_of
 from context_compactor.engine.apply import story_share
 from context_compactor.engine.classify import classify
-from context_compactor.engine.steps import prose_lines, sentences_of
 from context_compactor.engine.story import story_units
 from tests.engine import promises
 from tests.engine.sessions import sessions

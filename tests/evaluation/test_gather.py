@@ -114,11 +114,11 @@ def test_endings_are_taken_off_a_name():
 
 def test_an_enormous_file_is_refused_before_it_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(inputs, "LARGEST", 100)
-    with pytest.raises(BadTranscript, match="over the"):
+    with pytest.raises(BadTranscript, match="more than the"):
         list(read_conversations(write(tmp_path / "long.json", long_messages())))
     packed = tmp_path / "packed.json.gz"
     packed.write_bytes(gzip.compress(b"[" + b" " * 10_000 + b"]"))
-    with pytest.raises(BadTranscript, match="over the"):
+    with pytest.raises(BadTranscript, match="more than the"):
         list(read_conversations(str(packed)))
 
 

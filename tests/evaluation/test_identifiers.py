@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor.evaluation.wanted import identifiers
+from context_compactor.evaluation.expected import identifiers
 
 
 @pytest.mark.parametrize(

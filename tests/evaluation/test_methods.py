@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from context_compactor.evaluation.expected import samples_of
 from context_compactor.evaluation.messages import count_message, count_text
 from context_compactor.evaluation.methods import budget_tokens, find_method, run_method, suits
-from context_compactor.evaluation.wanted import samples_of
 from tests.evaluation.talks import long_messages, openai_talk
 
 

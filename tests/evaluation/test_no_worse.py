@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from context_compactor.evaluation.corpus import AGENT_SOURCES, default_corpus
+from context_compactor.evaluation.expected import Sample, identifiers, samples_of
 from context_compactor.evaluation.inputs import read_conversations
 from context_compactor.evaluation.methods import COMPACTOR, WITH_MODEL, run_method, suits
 from context_compactor.evaluation.output import mean
 from context_compactor.evaluation.scoring import MEASURES, Score, score_sample
-from context_compactor.evaluation.wanted import Sample, identifiers, samples_of
 from tests.evaluation.models import MODELS
 
 SHIPPED = Path(__file__).parents[2] / "examples" / "demo_session.jsonl.gz"

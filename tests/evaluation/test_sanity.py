@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from context_compactor.evaluation.corpus import AGENT_SOURCES, default_corpus, history_cuts
+from context_compactor.evaluation.expected import find_wanted, samples_of
 from context_compactor.evaluation.inputs import read_conversations
 from context_compactor.evaluation.output import mean
 from context_compactor.evaluation.scoring import MEASURES, measure_retention, nothing_kept, retention_in
-from context_compactor.evaluation.wanted import find_wanted, samples_of
 from tests.evaluation.talks import anthropic_talk, openai_talk, other_talk
 
 TALKS = [anthropic_talk, openai_talk]

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
+from context_compactor.evaluation.expected import SearchQuestion, found_with_search
 from context_compactor.evaluation.messages import count_text
 from context_compactor.evaluation.search import PlainIndex, passages, plain_search
-from context_compactor.evaluation.wanted import SearchQuestion, found_with_search
 from tests.evaluation.talks import FILLER, anthropic_talk
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from context_compactor.evaluation.corpus import history_cuts
-from context_compactor.evaluation.wanted import FailedCall, RecalledName, find_wanted, is_bound, samples_of
+from context_compactor.evaluation.expected import FailedCall, RecalledName, find_wanted, is_bound, samples_of
 from tests.evaluation.talks import anthropic_talk, openai_talk
 
 

@@ -236,7 +236,7 @@ def test_a_link_is_refused(page, tmp_path):
     mine = tmp_path / "mine"
     mine.write_text("mine")
     page.symlink_to(mine)
-    with pytest.raises(CompactorError, match=r"decisions\.md is not a file of its own"):
+    with pytest.raises(CompactorError, match=r"decisions\.md is not a regular file"):
         add(page, lesson(REDIS))
     assert mine.read_text() == "mine"
 

@@ -1,4 +1,4 @@
-"""A provider over real HTTP that answers by what it is asked, in both wire formats, and what a scene makes of it."""
+"""A provider over real HTTP that answers by what it is asked, in both wire formats, and what a content makes of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.llm.provider import Provider, Reply
 DAY = working_day(12)
 TARGET = 3_000
 DIGEST = compact(DAY, target_tokens=TARGET)
-"""The same scene without a model."""
+"""The same content without a model."""
 WIRES = list(FORMATS.values())
 NO_DELAY = Settings(retry_delay_seconds=0.0)
 Answer = Callable[[ModelRequest], Reply]
@@ -66,7 +66,7 @@ def saying(wire: Format, answer: Callable[[ModelRequest], str]) -> Answer:
 
 
 def told(wire: Format, answer: Answer | Reply, settings: Settings = NO_DELAY) -> tuple[Compaction, Serving]:
-    """The scene compacted with a provider that answers so."""
+    """The content compacted with a provider that answers so."""
     with serving(answer) as provider:
         result = compact(DAY, target_tokens=TARGET, summarizer=wire.client(provider.url), settings=settings)
     return result, provider

@@ -177,7 +177,7 @@ def test_a_summary_of_a_context_that_was_changed_meanwhile_is_dropped_and_its_ar
         model.go.set()
         report = made.result(PATIENCE)
         assert report.status == "unchanged"
-        assert "dropped" in report.reason
+        assert "discarded" in report.reason
         assert session.context() == after
         assert [each.compaction_id for each in session.compactions()] == [theirs.compaction_id]
         assert not set(DONE) & set(ears.types)

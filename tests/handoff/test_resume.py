@@ -229,18 +229,18 @@ class TestBrief:
         for at in range(30):
             talk.step(bash(f"cat src/part_{at}.py", f"import part_{at}\n" * 40))
         talk.step(text="The start is slow because warm_up() runs twice; I removed the second call.").user("Go on.")
-        scene = scene_in(talk.messages)
-        text = resume_brief(made(scene.facts), scene.facts, 1_200, material_of(scene))
+        content = scene_in(talk.messages)
+        text = resume_brief(made(content.facts), content.facts, 1_200, material_of(content))
         assert "warm_up() runs twice; I removed the second call." in text
         assert "- read: " not in text
         assert COUNTER.count(text) <= 1_200
 
     def test_what_a_brief_told_the_next_one_tells_too(self):
         talk = talk_in("openai-chat").user("Speed up the start.").step(text="It was warm_up().").user("Go on.")
-        scene = scene_in(talk.messages)
-        first = resume_brief(made(scene.facts), scene.facts, 1_200, material_of(scene))
+        content = scene_in(talk.messages)
+        first = resume_brief(made(content.facts), content.facts, 1_200, material_of(content))
         later = scene_in([{"role": "user", "content": first}])
-        again = resume_brief(made(scene.facts), scene.facts, 1_200, material_of(later, scene.facts))
+        again = resume_brief(made(content.facts), content.facts, 1_200, material_of(later, content.facts))
         assert parse_record(again).happened == parse_record(first).happened
 
     def test_it_is_a_record_and_not_a_request(self):

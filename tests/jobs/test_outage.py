@@ -43,7 +43,7 @@ def hasty(own_postgres: Server) -> Iterator[Hasty]:
 
 def of_the_store(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What an engine has said about its store."""
-    return [record.getMessage() for record in caplog.records if record.module == "outage"]
+    return [record.getMessage() for record in caplog.records if record.module == "leases"]
 
 
 def _is_done(hasty: Hasty) -> bool:

@@ -14,8 +14,8 @@ from context_compactor.errors import BadSetting, ModelDenied, ModelError, ModelS
 from context_compactor.library import estimating_summarizer, summarizer_for
 from context_compactor.settings import Price, Settings
 from context_compactor.summarize.clients.names import describe_model
+from context_compactor.summarize.input import is_agent_model
 from context_compactor.summarize.model import ModelAnswer
-from context_compactor.summarize.subject import is_agent_model
 from context_compactor.testing import ScriptedModel
 from context_compactor.tokens.prices import ModelUsage
 from tests.engine.test_model import DAY, SHORT, TARGET

@@ -193,10 +193,10 @@ def test_two_servers_on_one_file_are_one(tmp_path):
 
 
 class _Refusing:
-    """A desk on a disk that refuses: no transaction of it can be kept."""
+    """A service store on a disk that refuses: no transaction of it can be kept."""
 
     def __init__(self, service_store: ServiceStore) -> None:
-        self.part = service_store.part
+        self.savepoint = service_store.savepoint
         self._service_store = service_store
 
     @contextmanager

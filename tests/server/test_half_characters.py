@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from context_compactor.sessions import api
-from context_compactor.sessions.api import encode
+from context_compactor.sessions import schemas
+from context_compactor.sessions.schemas import encode
 from context_compactor.sessions.verbs import VERBS
 from tests.server.running import Running
 
@@ -22,8 +22,8 @@ LOOKS = [
 ]
 
 
-def _answers() -> list[type[api.Answer]]:
-    return sorted(_below(api.Answer), key=lambda each: each.__name__)
+def _answers() -> list[type[schemas.Answer]]:
+    return sorted(_below(schemas.Answer), key=lambda each: each.__name__)
 
 
 def _below(kind: type[Any]) -> set[type[Any]]:
@@ -84,7 +84,7 @@ def test_every_look_at_a_session_answers_what_the_document_says(shared, session,
 
 def test_a_handoff_answers_what_the_document_says(shared, session):
     got = shared.post(f"{session}/handoff", {"task": HALF, "task_id": HALF})
-    assert msgspec.convert(got.json, api.HandoffAnswer).request.task == HALF
+    assert msgspec.convert(got.json, schemas.HandoffAnswer).request.task == HALF
 
 
 @pytest.mark.parametrize("page", ["", "/facts", "/plan", "/archive", "/archive?q=redis", "/now", "/compactions"])

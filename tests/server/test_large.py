@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from context_compactor.server import app, requests, responses
 from context_compactor.server.problems import RequestRefused
 from context_compactor.server.requests import decode_body
-from context_compactor.sessions.api import AppendBody
+from context_compactor.sessions.schemas import AppendBody
 from tests.cli.conftest import conversation
 
 VALUES = st.recursive(

@@ -23,7 +23,7 @@ def server(shared) -> Running:
         {"suggest_files": 10**30},
         {"session_attempt_limit": 10**30},
         {"deadline_seconds": 1e300},
-        {"model": "zzz"},
+        {"model": "http://127.0.0.1:1/v1#zzz"},
         {"prices": {"openai/x": {"input": 1e308, "output": 1e308}}},
     ],
     ids=str,

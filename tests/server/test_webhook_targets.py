@@ -45,7 +45,7 @@ def test_a_refusal_does_not_tell_where_a_name_leads(server):
     server.service.sender.lookup = lookup
     got = server.post("/v1/webhooks", {"url": "https://vault.internal.example/"})
     assert got.problem == "bad-setting"
-    assert b"no public address" in got.raw
+    assert b"does not resolve to a public address" in got.raw
     assert b"10.20" not in got.raw
 
 

@@ -274,7 +274,7 @@ def test_two_servers_tell_each_event_once_while_nobody_dies(tmp_path):
         (receivers.endless_promises, "the response ended after an interim status"),
         (receivers.slow_loris, "no answer within"),
         (receivers.silent, "no answer within"),
-        (receivers.not_http, "no HTTP"),
+        (receivers.not_http, "not HTTP"),
         (receivers.hung_up, "no answer"),
         (status(302, Location="http://169.254.169.254/latest/meta-data"), "redirects are not followed"),
         (status(307, Location="http://127.0.0.1:1/"), "redirects are not followed"),

@@ -62,7 +62,7 @@ def opened(
 
 def message(number: int, dialect: str = "openai-chat") -> Raw:
     """The message of this number: a question, a call, its result, an answer, and so on."""
-    return _TELLERS[dialect](number // 4, number % 4)
+    return _WRITERS[dialect](number // 4, number % 4)
 
 
 def messages(first: int, after: int, dialect: str = "openai-chat") -> list[Raw]:
@@ -125,10 +125,28 @@ def _responses(turn: int, step: int) -> Raw:
     )[step]
 
 
-_TELLERS: dict[str, Callable[[int, int], Raw]] = {
+def _made_up(turn: int, step: int) -> Raw:
+    path = {"file_path": f"src/part_{turn}.py"}
+    return (
+        {"who": "human", "say": question(turn)},
+        {"who": "bot", "say": "I look.", "ask": [{"ref": f"call_{turn}", "do": "Read", "with": path}]},
+        {"who": "machine", "ref": f"call_{turn}", "got": output(turn), "bad": False},
+        {"who": "bot", "say": answer(turn)},
+    )[step]
+
+
+def plain(role: str, text: str, dialect: str) -> Raw:
+    """A message of words alone."""
+    if dialect == "made-up":
+        return {"who": {"user": "human", "assistant": "bot"}[role], "say": text}
+    return {"role": role, "content": text}
+
+
+_WRITERS: dict[str, Callable[[int, int], Raw]] = {
     "openai-chat": _chat,
     "anthropic": _anthropic,
     "openai-responses": _responses,
+    "made-up": _made_up,
 }
 
 

@@ -52,7 +52,7 @@ def test_a_turn_that_may_still_grow_is_not_archived_ahead(tmp_path):
     with opened(tmp_path, window=24_000) as session:
         talk = fill(talk_in("openai-chat").user("Find the folder that matters."), 30)
         session.append(talk.step(bash("make watch", None), text="Watching.").messages)
-        last = session._core.parse_context().scene.turns[-1]
+        last = session._core.parse_context().content.turns[-1]
         assert archive_early(session._core)
         assert f"turn_{last.number:03d}" not in refs(session)
 

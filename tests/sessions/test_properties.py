@@ -18,7 +18,7 @@ from context_compactor.sessions.session import Session
 from context_compactor.sessions.state import read_session_state
 from context_compactor.store.sqlite import SqliteStore
 from tests.dialects.strategies import DIALECT_NAMES, ODD_TEXTS, histories, mangled_histories
-from tests.sessions.talk import Raw, illegal, opened, references
+from tests.sessions.talk import Raw, illegal, opened, plain, references
 
 operations = st.lists(
     st.sampled_from(("append", "append", "append", "append all", "compact", "compact hard", "undo", "redo", "restore")),
@@ -66,7 +66,7 @@ def wrongly_cut(core: Core) -> list[str]:
     seen = core.current_context()
     spoken = core.dialect(seen.raws)
     found = []
-    for shown in seen.shown:
+    for shown in seen.items:
         if shown.ref and shown.position:
             (entry,) = core.store.entries(core.id, after=shown.position - 1, until=shown.position)
             results = spoken.parse([read_json(entry.body)])[0].results
@@ -150,11 +150,12 @@ def test_a_message_that_is_none_is_refused_and_leaves_everything_as_it_was(diale
 @pytest.mark.parametrize("dialect", DIALECT_NAMES)
 @pytest.mark.parametrize("text", ODD_TEXTS, ids=range(len(ODD_TEXTS)))
 def test_odd_texts_come_back_as_they_were(dialect: str, text: str):
-    message = DIALECTS[dialect].user_text(text).raw if text.strip() else {"role": "user", "content": text}
+    message = DIALECTS[dialect].user_text(text).raw if text.strip() else plain("user", text, dialect)
     with closing(SqliteStore()) as store, opened(store, dialect=dialect) as session:
-        session.append([message, {"role": "assistant", "content": f"said: {text}"}] * 3)
+        told = [message, plain("assistant", f"said: {text}", dialect)] * 3
+        session.append(told)
         session.compact(level="emergency")
-        assert session.history() == [message, {"role": "assistant", "content": f"said: {text}"}] * 3
+        assert session.history() == told
         assert illegal(session.context(), dialect) == []
         for original in store.originals("run"):
             session.recall(original.ref)

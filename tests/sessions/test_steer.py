@@ -52,7 +52,7 @@ def failing(number: int) -> list[Raw]:
 
 
 def numbers(session: Session) -> list[int]:
-    return [turn.number for turn in session._core.parse_context().scene.turns]
+    return [turn.number for turn in session._core.parse_context().content.turns]
 
 
 def text_of(context: list[Raw]) -> str:
@@ -77,7 +77,7 @@ def shown(raw: Raw, context: list[Raw]) -> bool:
 def kept_messages(session: Session) -> list[Raw]:
     """The messages of the turns that the user keeps, as they stand in the context."""
     kept = [number for number, tier in session.tiers().items() if tier is Tier.KEEP]
-    turns = [turn for turn in session._core.parse_context().scene.turns if turn.number in kept]
+    turns = [turn for turn in session._core.parse_context().content.turns if turn.number in kept]
     return [message.raw for turn in turns for message in turn.messages]
 
 

@@ -138,7 +138,7 @@ def test_a_key_is_a_sessions_own(service_store: ServiceStore):
 def test_the_same_key_with_another_body_is_a_conflict_that_names_it(service_store: ServiceStore):
     service_store.answers.take("a", "my-key", "hash", AT)
     for verb in (service_store.answers.find, lambda *given: service_store.answers.take(*given, AT)):
-        with pytest.raises(KeyReused, match="'my-key' was used"):
+        with pytest.raises(KeyReused, match="'my-key' was already used"):
             verb("a", "my-key", "other")
 
 

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from context_compactor.addresses import without_password
 from context_compactor.errors import BadSetting, MissingExtra, StoreError, StoreLocked
 from context_compactor.store.connect import connect
 from context_compactor.store.postgres import PostgresStore
 from context_compactor.store.postgres_connection import read_address
 from context_compactor.store.rows import FactRow, NewOriginal, PassageRun, hash_of
 from context_compactor.store.sqlite import SqliteStore
+from context_compactor.store_urls import without_password
 from tests.postgres import PASSWORD, QUOTED, Server, new_schema
 from tests.store.children import Child, started
 from tests.store.rows import AT, LATER, LATEST, bodies, item, texts_of

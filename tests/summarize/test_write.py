@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from context_compactor.dialects.record import FINDINGS, RecordEntry
 from context_compactor.errors import ModelDenied, ModelOverflow, ModelStopped, ModelUnavailable
+from context_compactor.summarize.input import SummaryLimits, SummarySubject
 from context_compactor.summarize.model import ModelRequest
 from context_compactor.summarize.prompt import built_in_prompt, check_prompt
-from context_compactor.summarize.subject import SummaryLimits, SummarySubject
 from context_compactor.summarize.summary import Summary, parse_summary
 from context_compactor.summarize.writer import Caller, SummaryWriter, write_summary
 from context_compactor.tokens.prices import ModelUsage

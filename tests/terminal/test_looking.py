@@ -119,8 +119,14 @@ def test_without_a_locale_of_utf_8_it_is_drawn_all_the_same(open_terminal, local
     ("env", "words"),
     [
         ({"TERM": "dumb"}, "the terminal UI does not work with TERM=dumb. Try: `compactor sessions`"),
-        ({"PYTHONIOENCODING": "latin-1"}, "this terminal is written to in iso8859-1. Try: LANG=C.UTF-8"),
-        ({"PYTHONUTF8": "0", "LC_ALL": "C"}, "this terminal is written to in ascii. Try: LANG=C.UTF-8"),
+        (
+            {"PYTHONIOENCODING": "latin-1"},
+            "uses the encoding iso8859-1, and the UI needs UTF-8. Try: LANG=C.UTF-8",
+        ),
+        (
+            {"PYTHONUTF8": "0", "LC_ALL": "C"},
+            "uses the encoding ascii, and the UI needs UTF-8. Try: LANG=C.UTF-8",
+        ),
     ],
 )
 def test_where_nothing_can_be_drawn_it_says_what_to_try(open_terminal, env, words):

@@ -28,7 +28,7 @@ def slow(folder) -> Iterator[Provider]:
     provider = Provider()
     piece = json.dumps({"choices": [{"delta": {"content": "Once upon a time "}}]})
     provider.replies = [Reply(pieces=[f"data: {piece}\n\n".encode()], end="stall")]
-    filled("run", conversation(), window=64_000, automatic=False, model=f"{provider.url}/v1#slow")
+    filled("run", conversation(), window=64_000, automatic=False, summarizer=f"{provider.url}/v1#slow")
     yield provider
     provider.close()
 

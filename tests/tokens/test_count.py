@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from context_compactor.dialects.detection import DIALECTS
 from context_compactor.dialects.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from context_compactor.errors import BadSetting
+from context_compactor.json_values import json_text
 from context_compactor.tokens import counting as count_module
 from context_compactor.tokens.counting import (
     MessageCounter,
-    _compact_json,
     counter_for,
     message_bytes,
     message_counter_for,
@@ -100,7 +100,7 @@ def test_a_batch_larger_than_what_is_remembered_is_still_counted(monkeypatch):
 def test_tool_definitions_cost_their_json_and_something_around_it():
     tools = [{"name": "read", "description": "Reads a file", "input_schema": {"type": "object"}}]
     counter = message_counter_for("claude-opus-4-6", "anthropic")
-    assert counter.count_tools(tools) == 346 + 12 + counter.text(_compact_json(tools[0]))
+    assert counter.count_tools(tools) == 346 + 12 + counter.text(json_text(tools[0]))
     assert counter.count_tools([]) == counter.count_tools(None) == 0
 
 

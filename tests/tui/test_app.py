@@ -180,7 +180,7 @@ def test_a_token_without_a_server_and_two_places_at_once_are_refused(folder):
     for given, words in (
         ({"token": "cct_x"}, "need --server"),
         ({"store": URL, "server": "http://127.0.0.1:1"}, "exclude each other"),
-        ({"server": "http://127.0.0.1:1", "token": "a", "token_file": folder / "b"}, "twice"),
+        ({"server": "http://127.0.0.1:1", "token": "a", "token_file": folder / "b"}, "exclude each other"),
         ({"server": "http://127.0.0.1:1", "token_file": folder / "nowhere"}, "cannot be read"),
         ({"server": "http://127.0.0.1:1", "token_file": folder / "empty"}, "is empty"),
         ({"server": "nonsense"}, "is not a"),

@@ -9,14 +9,14 @@ from pathlib import Path
 
 WORDS = frozenset(
     "compress compressed compressor condense condensed prune pruned optimize optimized process processed processor "
-    "handle handled handler manage managed manager data info util utils "
+    "handle handled manage managed manager data info util utils "
     "desk shelf shelve shelved doorman teller storyteller tooth teeth purse diary tally lens scene kit".split()
 )
-# Names that a base class of somebody else asks for; processes of an operating system, handlers of requests and calls.
+# Names that a base class of somebody else asks for; processes of an operating system; a handle on an open session.
 ALLOWED = frozenset(
     "handle_starttag handle_endtag handle_data handle_exit data_received _handle_exception "
     "_process_messages_loop _started_process _ends_process _PROCESS_ENDED process_name _process_started "
-    "_handler _page_handler SessionHandle ActivityData data_table".split()
+    "handle with_handle SessionHandle".split()
 )
 _PIECES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from context_compactor.cli.eval_table import print_evaluation
-from context_compactor.cli.output import styled_stream
+from context_compactor.cli.output import stdout
 from context_compactor.cli.report import ProgressBar
 from context_compactor.evaluation.corpus import AGENT_SOURCES, DIALOGUES, default_corpus
 from context_compactor.evaluation.methods import DEFAULT_METHODS, read_budgets
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     watch = ProgressBar()
     found = evaluate_paths(request, watch)
     watch.clear()
-    print_evaluation(found, styled_stream(beside_output=False), options.html)
+    print_evaluation(found, stdout(), options.html)
     date = str(datetime.now(UTC).date())
     command = f"make eval EVERY={options.every}"
     options.page.write_text(quality_page(found, date, command), encoding="utf-8")

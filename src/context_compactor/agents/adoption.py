@@ -90,13 +90,13 @@ def adopt_compaction(core: Core, past: PastCompaction, agent: str, number: int) 
     """
     began = time.perf_counter()
     archived = archive_history(core, is_closed=True, is_gone=True)
-    facts = all_facts(core, live=archived.parsed.scene.facts)
+    facts = all_facts(core, live=archived.parsed.content.facts)
     losses = find_summary_losses(past.summary, facts)
-    checkpoint = checkpoints.current_checkpoint(core, live=archived.parsed.scene.facts)
+    checkpoint = checkpoints.current_checkpoint(core, live=archived.parsed.content.facts)
     file = checkpoints.write_if_possible(core, checkpoint)
     dialect = archived.parsed.dialect
     counter = core.counter(dialect)
-    material = material_of(archived.parsed.scene, facts)
+    material = material_of(archived.parsed.content, facts)
     bare = structs.replace(checkpoint, archive=())
     record = dialect.user_text(resume_brief(bare, facts, _BRIEF_TOKENS, material))
     summary = dialect.user_text(_SUMMARY.format(agent=agent, text=past.summary)) if past.summary.strip() else None
@@ -121,7 +121,7 @@ def adopt_compaction(core: Core, past: PastCompaction, agent: str, number: int) 
             for each in archived.new
         ),
         recovery_instructions=('Any original: recall("ID"). By what was said: search_archive("words").',),
-        facts_added=len(archived.parsed.scene.facts),
+        facts_added=len(archived.parsed.content.facts),
         fidelity=losses.fidelity(reachable),
         checkpoint=file,
     )
@@ -132,7 +132,7 @@ def adopt_compaction(core: Core, past: PastCompaction, agent: str, number: int) 
         usage=usage,
         archive=Archive(),
         counter=counter.counter,
-        facts=tuple(archived.parsed.scene.facts),
+        facts=tuple(archived.parsed.content.facts),
         spans=archived.parsed.spans(),
     )
 

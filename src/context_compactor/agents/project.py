@@ -6,12 +6,12 @@ import os
 from contextlib import closing
 from pathlib import Path
 
-from context_compactor.addresses import is_postgres
 from context_compactor.agents.hook_state import AgentSessionRow, open_hook_state
 from context_compactor.agents.paths import HOME
 from context_compactor.errors import BadSetting
 from context_compactor.settings import LoadedSettings, Settings, load_settings
 from context_compactor.store.connect import sqlite_path
+from context_compactor.store_urls import is_postgres
 
 
 def project_settings(root: str, store: str | None = None) -> Settings:

@@ -81,6 +81,6 @@ def _tokens(line: dict[str, Any]) -> int:
     message, payload = line.get("message"), line.get("payload")
     if line.get("type") == "assistant" and isinstance(message, dict):
         return reply_tokens(message.get("usage"))
-    info = payload.get("info") if isinstance(payload, dict) and payload.get("type") == "token_count" else None
-    last = info.get("last_token_usage") if isinstance(info, dict) else None
+    usage = payload.get("info") if isinstance(payload, dict) and payload.get("type") == "token_count" else None
+    last = usage.get("last_token_usage") if isinstance(usage, dict) else None
     return token_count(last.get("total_tokens")) if isinstance(last, dict) else 0

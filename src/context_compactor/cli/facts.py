@@ -27,7 +27,7 @@ Kind = Annotated[
 
 
 def facts(kind: Kind = None, session: SessionId = None, store: StoreUrl = None, as_json: AsJson = False) -> None:
-    """List what must outlive the text: decisions, failures, constraints, file states and so on, with their source.
+    """List the facts of a session: decisions, failures, constraints, file states and so on, with their source.
 
     Example: `compactor facts --kind failure`
     """
@@ -79,7 +79,7 @@ def lessons(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what sessions of this project have learned, with its owner and the sessions it comes from; or remove it.
+    """List the lessons of this project, each with its owner and the sessions it comes from; or remove them.
 
     `remove` takes ids, or all of an owner with --owner, or all without one with --unowned. `claim` gives lessons that
     have no owner to you or to --owner, all of them or those of the ids.

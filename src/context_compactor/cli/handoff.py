@@ -37,7 +37,7 @@ Note = Annotated[
 ]
 Tokens = Annotated[int, typer.Option("--tokens", min=1, metavar="N", help="The size of the brief.")]
 Fresh = Annotated[
-    bool, typer.Option("--fresh", help="Begin the fresh window here: the context becomes as small as it goes.")
+    bool, typer.Option("--fresh", help="Open the fresh window in this session: make its context as small as possible.")
 ]
 
 _HEADS = {
@@ -49,9 +49,9 @@ _STYLES = {"blocking": "red", "attention": "yellow", "note": "dim"}
 
 
 def checkpoint(note: Note = "", session: SessionId = None, store: StoreUrl = None, as_json: AsJson = False) -> None:
-    """Write down where the work stands, into `.compactor/progress-checkpoint.md`, and print it.
+    """Write a checkpoint of the work to `.compactor/progress-checkpoint.md`, and print it.
 
-    Before every compaction one is written by itself.
+    Every compaction writes one first.
 
     Example: `compactor checkpoint --note "the flaky test is known, ignore it"`
     """
@@ -76,11 +76,11 @@ def resume(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """See whether work can go on from the last checkpoint, and print what a fresh window begins with.
+    """Check whether work can continue from the last checkpoint, and print the brief for a fresh window.
 
-    Git, files and other open sessions are compared with the checkpoint. A damaged checkpoint is reported and written
-    anew from the store. Exits with 0 when it is ready or needs attention, with 1 when it is blocked; then nothing is
-    started. With `--fresh` the session itself goes on in a fresh window, which `compactor undo` takes back.
+    Git, files and other open sessions are compared with the checkpoint. A damaged checkpoint is reported and rebuilt
+    from the store. Exits with 0 when it is ready or needs attention, with 1 when it is blocked. With `--fresh` the
+    session itself continues in a fresh window; `compactor undo` takes that back.
 
     Example: `compactor resume --session run-42 --tokens 1500`
     """
@@ -156,10 +156,9 @@ def handoff(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write what the next phase or a sub-agent is given, with a summary of at most 500 tokens; or take in its answer.
+    """Write the request for a sub-agent or the next phase, with a summary of at most 500 tokens; or receive its answer.
 
-    The session is compacted first. Of an answer only what is needed is kept, and the next phase is given it; all of it
-    is archived under its reference.
+    The session is compacted first. An answer is archived under its reference, and what the next phase needs is kept.
 
     Example: `compactor handoff --phase write --json`, then `compactor handoff --receive answer.md`
     """

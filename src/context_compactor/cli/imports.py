@@ -107,10 +107,10 @@ def _earliest(since: str | None, settings: Settings) -> datetime | None:
 
 @contextmanager
 def _target(settings: Settings, *, dry_run: bool) -> Iterator[ImportTarget]:
-    from context_compactor.addresses import is_postgres
     from context_compactor.agents.log_import import ImportTarget
     from context_compactor.sessions.project import project_of
     from context_compactor.store.connect import connect, sqlite_path
+    from context_compactor.store_urls import is_postgres
 
     path = None if is_postgres(settings.store) else sqlite_path(settings.store)
     if path is None and not is_postgres(settings.store):

@@ -48,7 +48,7 @@ def statusline() -> None:
     """Print one line for Claude Code: gauge, level, tokens, forecast, last compaction.
 
     Claude Code runs it after every answer, with JSON on standard input, and shows the line under the prompt. The
-    percentage is that of the window; levels begin at their share of the budget, which is the window less the room for
+    percentage is that of the window; levels begin at their share of the budget, which is the window less the space for
     the answer. A narrow terminal (COLUMNS) loses the last compaction first, then the tokens; NO_COLOR is respected.
 
     `compactor install claude-code` registers it. By hand, in `.claude/settings.json`:

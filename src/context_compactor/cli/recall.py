@@ -74,10 +74,9 @@ def recall(
     """Print an original that left the context, search all of them, or list the turns.
 
     A tool result is printed byte for byte, a turn as a conversation; with `--json` its text is the JSON of its
-    messages. Long originals come by lines or by pages; hits name the id and the lines to ask for next. What was said
-    about a question comes first, with what the user had asked and what was concluded. Times are in ISO 8601.
-    `--all` searches every session of the store. With `--again` a file is read as it is now, and it is said whether it
-    has changed since; a command is only shown.
+    messages. Use `--lines` or `--page` for long originals; hits name the id and the lines. Statements about a question
+    come first, with what the user had asked and what was concluded. Times are in ISO 8601. `--all` searches every
+    session of the store. `--again` reads a file as it is now and says whether it has changed; a command is only shown.
 
     Example: `compactor recall tool_017 --lines 10-40`, `compactor recall --search "why was jose removed"` or
     `compactor recall --turns --from 90`

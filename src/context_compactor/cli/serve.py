@@ -44,10 +44,10 @@ def token(
     read_only: ReadOnly = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make, list or remove the tokens with which programs call a server. Only hashes are opened.
+    """Create, list or remove the tokens with which programs call a server. Only hashes are stored.
 
-    A new token is printed once, on standard output, and cannot be shown again. A running server knows of a change
-    within a second.
+    A new token is printed once, on standard output, and cannot be shown again. A running server applies a
+    change within a second.
 
     Example: `compactor token add ci --namespace team` then `compactor serve --token-file .compactor/tokens`
     """
@@ -187,7 +187,7 @@ Announce = Callable[[str, str], None]
 
 
 def _print_address(address: str, store: str) -> None:
-    from context_compactor.addresses import without_password
+    from context_compactor.store_urls import without_password
 
     out = stderr()
     out.print(f"listening at {address} (store: {without_password(store)}); Ctrl-C stops")
@@ -221,10 +221,10 @@ _LONGEST_LINE = 200
 
 
 def worker(store: StoreUrl = None, concurrency: Concurrency = 2, grace: Grace = 30.0) -> None:
-    """Do the jobs of a store: compactions, and facts in quiet times. Run as many of these as you like.
+    """Run the jobs of a store: compactions, and facts in idle time. Run as many workers as you like.
 
-    Ctrl-C or SIGTERM finishes the jobs under way and begins no other; those that take longer than the grace, and all
-    at a second Ctrl-C, are returned for another worker. The jobs of one that is killed go to others within seconds.
+    Ctrl-C or SIGTERM finishes the running jobs and starts no others. Jobs that take longer than --grace, or all of them
+    at a second Ctrl-C, are returned for another worker. The jobs of a killed worker go to others within seconds.
 
     Example: `compactor worker --store sqlite:///.compactor/compactor.db --concurrency 4`
     """
@@ -316,11 +316,11 @@ def mcp(
     session: SessionName = None,
     store: StoreUrl = None,
 ) -> None:
-    """Give a coding agent tools over MCP, with which it gets back what left its context and sees how its work stands.
+    """Serve tools over MCP, with which a coding agent reads back what left its context and sees the state of its work.
 
-    They are recall, search_archive, list_turns, facts, context_status, compact_plan, checkpoint and handoff. An agent
-    starts it by itself once it is registered there, as `compactor install` does. It serves the session of that agent,
-    until the agent ends it. With --http it listens at an address; without a token file only this machine can call it.
+    The tools are recall, search_archive, list_turns, facts, context_status, compact_plan, checkpoint and handoff.
+    `compactor install` registers the server, and the agent then starts it and ends it. It serves the session of that
+    agent. With --http it listens at an address; without a token file only this machine can call it.
 
     Example: `compactor mcp --project .` or `compactor mcp --http --port 8378`
     """

@@ -82,7 +82,7 @@ def described(row: SessionRow) -> dict[str, Any]:
 def context(session: SessionName = None, at: At = None, store: StoreUrl = None, as_json: AsJson = False) -> None:
     """Print what the model sees: the messages to send next, in the session's dialect.
 
-    Looking changes nothing: a compaction that is due waits for whoever sends the next request.
+    This changes nothing: a due compaction waits for the next request.
 
     Example: `compactor context run-42 --at 120 > then.json`
     """
@@ -147,7 +147,7 @@ After = Annotated[int | None, typer.Option("--after", min=0, metavar="N", help="
 
 
 def restore(ref: Ref, session: SessionId = None, store: StoreUrl = None, as_json: AsJson = False) -> None:
-    """Put an original back into the context, with room made for it when there is none.
+    """Put an original back into the context; space is made for it if needed.
 
     It stays until the next compaction, which leaves its reference again.
 
@@ -164,9 +164,9 @@ def restore(ref: Ref, session: SessionId = None, store: StoreUrl = None, as_json
 
 
 def undo(session: SessionId = None, store: StoreUrl = None, as_json: AsJson = False) -> None:
-    """Take the last compaction back: the context is again what it was, with everything appended since.
+    """Take the last compaction back: the context is as before, with everything appended since.
 
-    `compactor redo` makes it count again. Undo once more to take back the one before.
+    `compactor redo` applies it again. Undo once more to take back the one before.
 
     Example: `compactor undo --session run-42`
     """
@@ -175,7 +175,7 @@ def undo(session: SessionId = None, store: StoreUrl = None, as_json: AsJson = Fa
 
 
 def redo(session: SessionId = None, store: StoreUrl = None, as_json: AsJson = False) -> None:
-    """Take the last undo back: the compaction counts again.
+    """Take the last undo back: the compaction applies again.
 
     Example: `compactor redo --session run-42`
     """

@@ -26,8 +26,8 @@ OneSession = Annotated[
 def export(session: SessionName = None, folder: Folder = None, store: StoreUrl = None, as_json: AsJson = False) -> None:
     """Write a session's originals into a folder in which they can be read without the store.
 
-    It holds `tool-calls.json`, `file-summaries.md`, `subagent-outputs.md` and `manifest.json`. What is there is added
-    to, never taken away.
+    It holds `tool-calls.json`, `file-summaries.md`, `subagent-outputs.md` and `manifest.json`. Existing
+    files are added to; nothing is removed.
 
     Example: `compactor export run-42 --dir archive`
     """
@@ -47,7 +47,7 @@ def export(session: SessionName = None, folder: Folder = None, store: StoreUrl =
 
 
 def verify(session: OneSession = None, store: StoreUrl = None, as_json: AsJson = False) -> None:
-    """Hash everything in the store again and say what is not as it was stored. Exits with 1 when something is damaged.
+    """Check every hash in the store and list what is damaged. Exits with 1 when something is.
 
     Contents are shared by all sessions, so all of them are checked; SESSION limits the logs.
 
@@ -79,10 +79,10 @@ Target = Annotated[str, typer.Option("--to", metavar="URL", help="The store that
 
 
 def migrate(store: StoreUrl = None, as_json: AsJson = False) -> None:
-    """Make a store, or bring its tables to the newest version.
+    """Create a store, or update its tables to the newest version.
 
-    Opening a store does the same; this command does nothing else, so that an owner of the database can do it for users
-    who may not. Several at once do it once.
+    Opening a store does the same. Use this command to do it as the owner of the database, for users who may not. It can
+    run several times at once.
 
     Example: `compactor migrate --store postgresql://owner@host/database`
     """
@@ -98,11 +98,10 @@ def migrate(store: StoreUrl = None, as_json: AsJson = False) -> None:
 
 
 def copy(source: Source, target: Target, as_json: AsJson = False) -> None:
-    """Copy all sessions of a store into another one, with every hash checked on the way.
+    """Copy all sessions of a store into another one, and check every hash.
 
-    Each session arrives whole or not at all, with the jobs that wait for it. Webhooks are copied too, events are not.
-    A copy that was interrupted is begun again: sessions that are there and the same are passed over. When one is there
-    that differs, nothing is copied.
+    Each session is copied whole or not at all, with its waiting jobs. Webhooks are copied too, events are not. Run an
+    interrupted copy again: identical sessions are skipped. If a session in the target differs, nothing is copied.
 
     Example: `compactor copy --from sqlite:///.compactor/compactor.db --to postgresql://user@host/database`
     """

@@ -50,8 +50,8 @@ def tui(
 ) -> None:
     """Show sessions on the terminal, live: how full they are, their turns by tier, compactions, facts and archive.
 
-    Keys stand in the last line, and ? explains all of them. Without a server it is the store of this folder. With a
-    model one talks to it inside a session, which is compacted meanwhile, so that the conversation never ends.
+    The last line shows the most important keys, ? explains all of them. Without --server it uses the store of this
+    folder. With --model you can chat with a model in a session, which is compacted as it grows.
 
     Example: `compactor tui`, `compactor tui --server http://127.0.0.1:8377 --token-file token.txt`, or
     `compactor tui --session talk --model http://127.0.0.1:11434/v1#llama3.2 --window 32k`

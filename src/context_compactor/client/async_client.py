@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from context_compactor.client.client import Client
 from context_compactor.client.transport import StreamCancel
-from context_compactor.sessions.api import SessionAnswer
+from context_compactor.sessions.schemas import SessionAnswer
 from context_compactor.sessions.verbs import AsyncVerbCaller, Verb, Verbs
 from context_compactor.store.events import Event
 

@@ -15,7 +15,7 @@ from context_compactor.client.responses import EventStream, answer_of, error_of
 from context_compactor.client.transport import RETRY_SECONDS, HttpRequest, StreamCancel, Transport
 from context_compactor.errors import ServerUnavailable
 from context_compactor.json_values import json_bytes, prepare_types
-from context_compactor.sessions import api
+from context_compactor.sessions import schemas
 from context_compactor.sessions.verbs import ServerVerbs, Verb, VerbCaller, Verbs
 from context_compactor.store.events import Event
 
@@ -29,13 +29,12 @@ _QUIET_SECONDS = 60.0
 
 
 class Client(Verbs, VerbCaller):
-    """Calls a server. Any thread may use it, and several at once; close it, or use it as a context manager.
+    """Calls a server. Several threads may use it at once. Close it, or use it as a context manager.
 
-    A server that is away, or answers 502, 503 or 504, is asked again for `retry_seconds`, so that a restart is not
-    noticed; 0 turns that off, `math.inf` never gives up. Whatever changes something carries a key, made once for each
-    call, by which the server does it once; `append` takes a key of your own, which makes that so across calls. Errors
-    are those of the library, such as `UnknownSession`; a server that stays away is `ServerUnavailable`, a wrong token
-    `ServerDenied`.
+    If the server is away, or answers 502, 503 or 504, a call is repeated for `retry_seconds`; 0 turns that off,
+    `math.inf` never gives up. Calls that write carry an idempotency key, so a repeated call is done once; `append`
+    accepts a key of your own, which also covers several calls. Errors are those of the library, such as
+    `UnknownSession`; `ServerUnavailable` means that there was no answer, `ServerDenied` a wrong token.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class Client(Verbs, VerbCaller):
         self._transport.close()
 
     def call(self, verb: Verb[P, Q, A, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call a verb, as its method does."""
+        """Call a verb, like the method of its name."""
         call = verb.call(*args, **kwargs)
         path = verb.path.replace("{id}", _quoted(call.id)).replace("{ref}", _quoted(call.ref))
         fields = {name: value for name, value in structs.asdict(call.request).items() if value is not None}
@@ -66,11 +65,11 @@ class Client(Verbs, VerbCaller):
             path=path,
             query={} if verb.body else _query(fields),
             body=json_bytes(fields) if verb.body else None,
-            headers={api.IDEMPOTENCY_KEY: call.key or uuid.uuid4().hex} if verb.writes else {},
+            headers={schemas.IDEMPOTENCY_KEY: call.key or uuid.uuid4().hex} if verb.writes else {},
         )
         return verb.result(answer_of(self._transport.send(request), verb.answer))
 
-    def every_session(self) -> Iterator[api.SessionAnswer]:
+    def every_session(self) -> Iterator[schemas.SessionAnswer]:
         """All sessions, page by page."""
         page = self.sessions()
         while True:
@@ -86,11 +85,11 @@ class Client(Verbs, VerbCaller):
         types: Iterable[str] = (),
         on_gap: Callable[[str], None] | None = None,
     ) -> Iterator[Event]:
-        """Events as they happen, of all sessions or of one, without end; `after` is the id of the last one known.
+        """Events as they happen, of all sessions or of one, without end; `after` is the id of the last known event.
 
-        After a break it goes on behind the last event it has seen; when the server no longer keeps that one, some may
-        be missing, and `on_gap` is called with a sentence that says so. Without it a warning is logged. A server that
-        stays away for longer than `retry_seconds` is `ServerUnavailable`.
+        After a lost connection it continues after the last event. If the server no longer has that event, some may be
+        missing: `on_gap` is called with a sentence that says so, or a warning is logged. A server that is away for
+        longer than `retry_seconds` raises `ServerUnavailable`.
         """
         return self._follow(StreamCancel(), session_id, after, types, on_gap)
 

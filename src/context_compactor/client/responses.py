@@ -11,7 +11,7 @@ import msgspec
 from context_compactor import errors
 from context_compactor.client.transport import HttpReply
 from context_compactor.json_values import read_json
-from context_compactor.sessions.api import Problem
+from context_compactor.sessions.schemas import Problem
 from context_compactor.store.events import EVENT_TYPES, Event
 
 T = TypeVar("T")

@@ -26,7 +26,7 @@ class Preserved(Struct, frozen=True):
 
 
 class Summarized(Struct, frozen=True):
-    """Something that stands in the new context in fewer words."""
+    """Something that is in the new context in fewer words."""
 
     id: str
     kind: str
@@ -37,7 +37,7 @@ class Summarized(Struct, frozen=True):
 
 
 class Archived(Struct, frozen=True):
-    """An original that left the context: where it rests and how to get it back."""
+    """An original that left the context: where it is stored and how to get it back."""
 
     id: str
     kind: str
@@ -48,7 +48,7 @@ class Archived(Struct, frozen=True):
 
 
 class Discarded(Struct, frozen=True):
-    """Something that left no text behind, for audit. Its original is archived like any other."""
+    """Something of which no text is left in the context, for audit. Its original is archived."""
 
     id: str
     kind: str
@@ -74,7 +74,7 @@ class Fidelity(Struct, frozen=True):
 
     @property
     def checked(self) -> int:
-        """How many were looked for."""
+        """How many were checked."""
         return self.retained + self.reachable + len(self.missing)
 
     def in_words(self) -> str:
@@ -103,7 +103,7 @@ class Cost(Struct, frozen=True):
     spent: float | None = 0.0
     """What the calls of the summarizing model have cost; None when that is not known."""
     break_even_turns: int | None = None
-    """Requests until all that is saved again; None when never, or when it cannot be known."""
+    """Requests until the costs are saved again; None when never, or when unknown."""
 
     def in_words(self) -> str:
         """All of it in one line."""
@@ -162,7 +162,7 @@ class FloorPart(Struct, frozen=True):
 class Metrics(Struct, frozen=True):
     """Five measured numbers. Shares are from 0 to 1; `None` means that there was nothing to measure.
 
-    None of them says that a task was finished well: that cannot be seen from here.
+    None of them says that a task was finished well; that cannot be measured here.
     """
 
     shrink_factor: float | None = None
@@ -179,11 +179,11 @@ class Metrics(Struct, frozen=True):
     earlier one of the session."""
 
     pins_share: float | None = None
-    """Of what must not be touched, the share that stands unchanged in the context."""
+    """Of the pinned parts, the share that is unchanged in the context."""
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """What one compaction did. `unchanged` and `partial` are answers, not errors: `reason` says why."""
+    """What one compaction did. `unchanged` and `partial` are not errors; `reason` says why."""
 
     status: Status
     reason: str = ""
@@ -214,7 +214,7 @@ class Report(Struct, frozen=True, kw_only=True):
     told_by: str = ""
     """The model that wrote the record; empty when the engine wrote it alone."""
     corrections: tuple[str, ...] = ()
-    """What was changed in that model's text before it was used: each line that was mended or left out, and why."""
+    """What was changed in that model's text before it was used: each line that was corrected or left out, and why."""
     checkpoint: str = ""
     repairs: tuple[str, ...] = ()
     metrics: Metrics = Metrics()
@@ -222,7 +222,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def unchanged(cls, reason: str, *, tokens: int, messages: int, **more: Any) -> Self:
-        """The answer when nothing was done; `more` fills any other field."""
+        """The report of a compaction that changed nothing; `more` sets other fields."""
         return cls(
             status="unchanged",
             reason=reason,
@@ -235,17 +235,17 @@ class Report(Struct, frozen=True, kw_only=True):
 
     @property
     def tokens_saved(self) -> int:
-        """Tokens that the context no longer has."""
+        """Tokens removed from the context."""
         return self.tokens_before - self.tokens_after
 
     @property
     def reduction_percent(self) -> float:
-        """The same as a share of the tokens before, from 0 to 100."""
+        """The tokens saved in percent of the tokens before."""
         return round(100 * self.tokens_saved / self.tokens_before, 1) if self.tokens_before > 0 else 0.0
 
     @property
     def spent_on_models(self) -> float | None:
-        """What the model calls have cost together, in US dollars; None when that of one of them is not known."""
+        """Cost of all model calls in US dollars; None when the cost of one is unknown."""
         costs = [call.cost for call in self.model_calls]
         known = [cost for cost in costs if cost is not None]
         return sum(known) if len(known) == len(costs) else None
@@ -256,7 +256,7 @@ class Report(Struct, frozen=True, kw_only=True):
         return self.status in ("success", "partial") and self.tokens_after != self.tokens_before
 
     def short(self) -> str:
-        """The one or two lines that every surface prints."""
+        """One or two lines, as every interface prints them."""
         shortened = sum(not one.id.startswith("turn_") for one in self.archived)
         if self.messages_removed:
             done = f"{self.messages_removed:,} messages → summary"
@@ -267,7 +267,7 @@ class Report(Struct, frozen=True, kw_only=True):
         return self._outcome(f"Conversation compacted: {done}")
 
     def answer(self) -> str:
-        """The same for who has typed `/compact`."""
+        """The same, as a reply to `/compact`."""
         shortened = sum(not one.id.startswith("turn_") for one in self.archived)
         if self.messages_removed:
             done = f"Compacted {plural(self.messages_removed, 'message')}"
@@ -300,7 +300,7 @@ class Report(Struct, frozen=True, kw_only=True):
             return json.dumps(self.to_dict(), indent=2)
 
     def to_markdown(self) -> str:
-        """The report under the fixed headings of the output contract. A heading with nothing under it says so."""
+        """The report as Markdown with fixed headings; an empty section says that it is empty."""
         blocks = ["## Compaction Result", "\n".join(_summary_lines(self))]
         for heading, lines in _sections(self):
             blocks += [f"### {heading}", "\n".join(lines) or "None."]

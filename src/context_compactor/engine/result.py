@@ -30,7 +30,7 @@ from context_compactor.dialects.record import Record, render_record
 from context_compactor.dialects.turns import REFERENCE_PATTERN, ToolUse, Turn, reference_id
 from context_compactor.engine.apply import Composer, WrittenContext
 from context_compactor.engine.classify import ParsedContext, turn_positions
-from context_compactor.engine.decisions import explain_decisions
+from context_compactor.engine.explain import explain_decisions
 from context_compactor.engine.layouts import REFERENCE_TOKENS, Zone
 from context_compactor.engine.plan import Decision
 from context_compactor.engine.report import (
@@ -130,11 +130,11 @@ class Compaction(Struct, frozen=True, dict=True):
     """The dialect of the messages."""
 
     def recall(self, ref: str) -> str:
-        """The original behind an id, as text: a tool result byte for byte, a turn as JSON. `read` is for readers."""
+        """The original with this id, as text: a tool result byte for byte, a turn as JSON."""
         return self.archive.find(ref).text
 
     def read(self, ref: str) -> str:
-        """The original behind an id for a reader: a turn as a conversation, with ids of what stands beside it."""
+        """The original with this id, for reading: a turn as a conversation, with the ids of its neighbours."""
         every: list[Original] = list(self.archive)
         at = every.index(self.archive.find(ref))
         if every[at].kind != TURN:
@@ -143,11 +143,11 @@ class Compaction(Struct, frozen=True, dict=True):
         return render_original(every[at], Surroundings(*neighbours(entries, ref), results_beside(every, at)))
 
     def original(self, ref: str) -> Original:
-        """The original behind an id as the value it was, with its kind and summary."""
+        """The original with this id as the value it was, with its kind and summary."""
         return self.archive.find(ref)
 
     def search(self, text: str, *, tokens: int = 2000, limit: int | None = None) -> list[Hit]:
-        """The lines of the originals that answer a question, best first; `render_hits` makes them a text.
+        """Search the originals: matching lines, best first; `render_hits` turns them into text.
 
         The text has at most so many `tokens`. Lines whose names the context still shows come after lines it lost.
         """

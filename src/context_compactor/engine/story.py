@@ -21,9 +21,9 @@ from msgspec import Struct, structs
 from context_compactor.dialects.messages import Text
 from context_compactor.dialects.record import Record, StoryLine
 from context_compactor.dialects.turns import Turn
+from context_compactor.engine.actions import StoryStep, cut_words, sentences_of, split_sentences, steps_of
 from context_compactor.engine.classify import Verdicts
 from context_compactor.engine.relevance import decay
-from context_compactor.engine.steps import StoryStep, cut_words, sentences_of, split_sentences, steps_of
 from context_compactor.facts.decisions import answered_by
 from context_compactor.facts.tasks import is_request
 from context_compactor.facts.utterances import Utterance, agent_utterances, user_utterances

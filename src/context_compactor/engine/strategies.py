@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.turns import ToolUse
+from context_compactor.engine.actions import is_import, prose_lines
 from context_compactor.engine.digests import digest
 from context_compactor.engine.digests.outcomes import outcome_mark, outcome_of
 from context_compactor.engine.digests.output import NOISE
@@ -17,7 +18,6 @@ from context_compactor.engine.layouts import FoldOldest, ShortenInPlace, StartFr
 from context_compactor.engine.options import OUTCOME, Option, TextSource
 from context_compactor.engine.relevance import NARROW
 from context_compactor.engine.request import CompactionRequest, EngineConfig
-from context_compactor.engine.steps import is_import, prose_lines
 from context_compactor.engine.tiers import OVERRIDE_REASONS, Tier, TierOverrides
 from context_compactor.engine.view import PlanningView
 from context_compactor.facts.kinds import KIND_WEIGHT, Kind, Voice, restore_hint

@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from context_compactor.evaluation.expected import failures, longest_identifiers
 from context_compactor.evaluation.messages import (
     PER_MESSAGE,
     FlatPart,
@@ -18,7 +19,6 @@ from context_compactor.evaluation.messages import (
     read_messages,
     text_of,
 )
-from context_compactor.evaluation.wanted import failures, longest_identifiers
 
 Method = Callable[[list[RawMessage], int], list[RawMessage]]
 

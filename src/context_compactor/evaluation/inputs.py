@@ -18,10 +18,10 @@ from context_compactor.dialects.transcripts.reader import read_transcripts
 from context_compactor.dialects.transcripts.transcript import Transcript
 from context_compactor.errors import BadInput, BadTranscript
 from context_compactor.evaluation.corpus import RecordedCompaction, RecordedConversation, history_cuts
+from context_compactor.evaluation.expected import identifiers
 from context_compactor.evaluation.messages import RawMessage, arguments_text, flat_text, text_of
 from context_compactor.evaluation.output import ProgressListener
 from context_compactor.evaluation.pool import spread
-from context_compactor.evaluation.wanted import identifiers
 
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from context_compactor.evaluation.expected import RecalledName, Sample
 from context_compactor.evaluation.scoring import Retention
-from context_compactor.evaluation.wanted import RecalledName, Sample
 
 _WRITERS = ("user", "assistant", "call", "thinking", "result")  # the most important first
 _SHAPES = (

@@ -16,9 +16,9 @@ from context_compactor.errors import BadSetting
 from context_compactor.evaluation import baselines
 from context_compactor.evaluation.baselines import Method
 from context_compactor.evaluation.corpus import summary_tokens
+from context_compactor.evaluation.expected import Sample
 from context_compactor.evaluation.messages import PER_MESSAGE, RawMessage, count_messages, is_instruction
 from context_compactor.evaluation.search import Search, as_text
-from context_compactor.evaluation.wanted import Sample
 from context_compactor.protocols import Model
 from context_compactor.settings import load_settings
 

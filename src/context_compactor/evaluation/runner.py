@@ -12,6 +12,7 @@ from context_compactor.errors import BadInput, CompactorError
 from context_compactor.evaluation.corpus import RecordedConversation
 from context_compactor.evaluation.counting import CountErrors, count_errors
 from context_compactor.evaluation.dialogues import ask_dialogues
+from context_compactor.evaluation.expected import Sample, identifiers, samples_of
 from context_compactor.evaluation.inputs import (
     ENDINGS,
     ConversationLocation,
@@ -53,7 +54,6 @@ from context_compactor.evaluation.results import (
 )
 from context_compactor.evaluation.scoring import COLUMNS, Retention, Score, nothing_kept, score_sample
 from context_compactor.evaluation.search import Search, plain_search
-from context_compactor.evaluation.wanted import Sample, identifiers, samples_of
 from context_compactor.protocols import Model
 
 # A replay compacts again and again: with a model its bill would be the model's, which is shown by itself.

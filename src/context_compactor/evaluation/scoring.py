@@ -10,6 +10,18 @@ import msgspec
 from msgspec import Struct
 
 from context_compactor.errors import CompactorError
+from context_compactor.evaluation.expected import (
+    CopiedSpan,
+    FailedCall,
+    Sample,
+    WantedItems,
+    found_with_search,
+    identifiers,
+    is_bound,
+    spans_of,
+    squeeze,
+    without_tags,
+)
 from context_compactor.evaluation.messages import (
     FlatPart,
     RawMessage,
@@ -23,18 +35,6 @@ from context_compactor.evaluation.messages import (
 )
 from context_compactor.evaluation.methods import MethodResult, ModelUse, budget_tokens, run_method
 from context_compactor.evaluation.search import Search, plain_search
-from context_compactor.evaluation.wanted import (
-    CopiedSpan,
-    FailedCall,
-    Sample,
-    WantedItems,
-    found_with_search,
-    identifiers,
-    is_bound,
-    spans_of,
-    squeeze,
-    without_tags,
-)
 from context_compactor.protocols import Model
 
 MEASURES = ("FRR", "BND", "NAS", "CSR", "EDT", "FAIL")

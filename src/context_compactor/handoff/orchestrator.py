@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from context_compactor.archive.originals import Original
 from context_compactor.dialects.turns import reference_id
-from context_compactor.engine.steps import cut_words, sentences_of
+from context_compactor.engine.actions import cut_words, sentences_of
 from context_compactor.errors import BadInput
 from context_compactor.facts.calls import paths_in
 from context_compactor.facts.fact import Fact

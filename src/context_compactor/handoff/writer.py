@@ -29,9 +29,9 @@ from context_compactor.dialects.record import (
 )
 from context_compactor.dialects.repair import repair
 from context_compactor.dialects.turns import REFERENCE_PATTERN
+from context_compactor.engine.actions import CHECK, cut_words, sentences_of
 from context_compactor.engine.classify import ParsedContext, parse_context
 from context_compactor.engine.required import LEFT_OUT, PROJECT_RULES
-from context_compactor.engine.steps import CHECK, cut_words, sentences_of
 from context_compactor.engine.story import Story, StoryUnit, story_units
 from context_compactor.errors import BadSetting
 from context_compactor.facts.fact import Fact
@@ -141,24 +141,24 @@ class HandoffMaterial(Struct, frozen=True):
         return [copy(unit) for unit in self.story]
 
 
-def material_of(scene: ParsedContext, facts: Sequence[Fact] | None = None) -> HandoffMaterial:
+def material_of(content: ParsedContext, facts: Sequence[Fact] | None = None) -> HandoffMaterial:
     """What is known of a conversation. `facts` are all that are known of it, when these are more than it shows now."""
-    fresh = ledger_lines(scene.facts if facts is None else facts)
-    lines = (*_past_lines(scene.past, fresh, all_known=facts is not None), *fresh)
-    live = {turn.number for turn in scene.turns}
-    earlier = [*(_past_units(scene.past) if scene.past else ()), *_found_before(lines, live)]
+    fresh = ledger_lines(content.facts if facts is None else facts)
+    lines = (*_past_lines(content.past, fresh, all_known=facts is not None), *fresh)
+    live = {turn.number for turn in content.turns}
+    earlier = [*(_past_units(content.past) if content.past else ()), *_found_before(lines, live)]
     quoted = {unit.turn for unit in earlier if unit.voice == "user"}
-    story = story_units(scene.turns, scene.verdicts, scene.past, [turn.number for turn in scene.turns])
+    story = story_units(content.turns, content.verdicts, content.past, [turn.number for turn in content.turns])
     units = [*earlier, *(unit for unit in story if unit.voice != "user" or unit.turn not in quoted)]
     units.sort(key=lambda unit: unit.turn)
     for at, unit in enumerate(units):
         unit.place = at
     after: dict[int, int] = {}
     behind = 0
-    for turn in reversed(scene.turns):
+    for turn in reversed(content.turns):
         after[turn.number] = behind
         behind += sum(len(getattr(part, "text", "")) for *_, part in turn.parts()) // _CHARS
-    return HandoffMaterial(lines, tuple(units), after, scene.verdicts.root)
+    return HandoffMaterial(lines, tuple(units), after, content.verdicts.root)
 
 
 def _past_lines(past: Record | None, fresh: Sequence[LedgerLine], *, all_known: bool) -> Iterator[LedgerLine]:
@@ -192,7 +192,7 @@ def _found_before(lines: Iterable[LedgerLine], live: Container[int]) -> Iterator
 def handoff_text(
     messages: Sequence[dict[str, Any]], *, tokens: int = 500, phase: str = "", dialect: str = "auto"
 ) -> str:
-    """What the agent of the next phase, or a sub-agent, is given to start with, in at most so many tokens.
+    """The text that a sub-agent or the next phase starts with, in at most `tokens` tokens.
 
     What the user wants, in the user's words; the rules; what was done, found and decided, in the agent's own sentences;
     what was changed, what failed, and what comes next.

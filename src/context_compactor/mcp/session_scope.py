@@ -9,7 +9,6 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from context_compactor.addresses import is_postgres
 from context_compactor.agents.hook_state import AgentSessionRow
 from context_compactor.agents.project import (
     ancestor_processes,
@@ -26,6 +25,7 @@ from context_compactor.sessions.session import Session
 from context_compactor.sessions.state import check_id
 from context_compactor.settings import Settings
 from context_compactor.store.connect import connect, sqlite_path
+from context_compactor.store_urls import is_postgres
 
 T = TypeVar("T")
 _NOT_TIED = "No hook has tied a session to this agent: this is the one used last in the project."

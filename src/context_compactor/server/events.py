@@ -25,7 +25,7 @@ from context_compactor.server.problems import RequestRefused
 from context_compactor.server.requests import RequestContext, handles
 from context_compactor.server.service import Service
 from context_compactor.server.tokens import Scope
-from context_compactor.sessions.api import EventsQuery
+from context_compactor.sessions.schemas import EventsQuery
 from context_compactor.sessions.verbs import ServerVerbs
 from context_compactor.store.events import EVENT_TYPES
 from context_compactor.store.rows import StoredEvent

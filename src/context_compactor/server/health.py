@@ -8,7 +8,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from context_compactor import __version__
 from context_compactor.server.problems import problem_response
 from context_compactor.server.requests import RequestContext, handles
-from context_compactor.sessions.api import PROBLEM_TYPE, HealthAnswer, NoQuery, Problem
+from context_compactor.sessions.schemas import PROBLEM_TYPE, HealthAnswer, NoQuery, Problem
 from context_compactor.sessions.verbs import ServerVerbs, Verbs
 
 _HEALTHY = HealthAnswer(status="ok", version=__version__)

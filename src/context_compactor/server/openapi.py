@@ -12,7 +12,7 @@ from context_compactor import __version__
 from context_compactor.engine.report import Report
 from context_compactor.server.openapi_examples import EXAMPLES, PROBLEMS
 from context_compactor.server.problems import MEDIA_TYPE
-from context_compactor.sessions import api
+from context_compactor.sessions import schemas as api
 from context_compactor.sessions.verbs import VERBS, AnyVerb
 from context_compactor.store.events import Event
 

@@ -21,7 +21,7 @@ from context_compactor.handoff.protocol import HandoffRequest
 from context_compactor.server.event_feed import frame_of
 from context_compactor.server.problems import RequestRefused, problem_of
 from context_compactor.server.tokens import Scope
-from context_compactor.sessions import api
+from context_compactor.sessions import schemas
 from context_compactor.sessions.views import Placed, Totals
 from context_compactor.settings import Level
 from context_compactor.store.events import Event
@@ -65,7 +65,7 @@ _TOTALS = Totals(
     first_at=_COMPACTED,
     last_at=_COMPACTED,
 )
-_SESSION = api.SessionAnswer(
+_SESSION = schemas.SessionAnswer(
     id=SESSION_ID,
     created_at=_BEGAN,
     updated_at=_COMPACTED,
@@ -78,7 +78,7 @@ _SESSION = api.SessionAnswer(
     model=None,
     settings={},
 )
-_USAGE = api.UsageAnswer(
+_USAGE = schemas.UsageAnswer(
     tokens=_AFTER,
     budget_tokens=_BUDGET,
     bytes=149_204,
@@ -104,7 +104,7 @@ _CHECKPOINT = Checkpoint(
     archive=(ArchiveLine(REF, _SUMMARY, 2_310),),
 )
 _HIT = Hit(REF, "code file", 12, 13, "if (claims.exp < clock.now()) {\n  throw new TokenExpired()", 1.1892, 437)
-_WEBHOOK = api.WebhookAnswer(
+_WEBHOOK = schemas.WebhookAnswer(
     id=WEBHOOK_ID,
     url="https://example.org/compactions",
     types=["session.compacted"],
@@ -114,21 +114,23 @@ _WEBHOOK = api.WebhookAnswer(
     disabled_at=None,
     reason="",
 )
-_STEER = api.TurnSteer(turn=12, tier=Tier.KEEP)
+_STEER = schemas.TurnSteer(turn=12, tier=Tier.KEEP)
 _ANSWERS: tuple[Struct, ...] = (
     _SESSION,
-    api.SessionPage(sessions=[_SESSION]),
-    api.SessionDetail(**structs.asdict(_SESSION), usage=_USAGE, totals=_TOTALS),
-    api.AppendAnswer(session_id=SESSION_ID, appended=2, messages=116, tokens=157_300, share=0.8201, level=Level.SOFT),
-    api.ContextAnswer(session_id=SESSION_ID, messages=[_QUESTION], tokens=_AFTER, history_messages=118),
-    api.HistoryAnswer(
+    schemas.SessionPage(sessions=[_SESSION]),
+    schemas.SessionDetail(**structs.asdict(_SESSION), usage=_USAGE, totals=_TOTALS),
+    schemas.AppendAnswer(
+        session_id=SESSION_ID, appended=2, messages=116, tokens=157_300, share=0.8201, level=Level.SOFT
+    ),
+    schemas.ContextAnswer(session_id=SESSION_ID, messages=[_QUESTION], tokens=_AFTER, history_messages=118),
+    schemas.HistoryAnswer(
         session_id=SESSION_ID,
         messages=[_QUESTION],
         total=118,
         next="1",
         compactions=[Placed(_REPORT.compaction_id, 1, _BEFORE, _AFTER, _REPORT.messages_removed)],
     ),
-    api.CompactAnswer(
+    schemas.CompactAnswer(
         compacted=True,
         reason="",
         messages_removed=_REPORT.messages_removed,
@@ -138,7 +140,7 @@ _ANSWERS: tuple[Struct, ...] = (
         dry_run=False,
         report=_REPORT,
     ),
-    api.PlanAnswer(
+    schemas.PlanAnswer(
         decisions=[
             Decision(_SUMMARY, 17, Kind.CODE, Tier.REFERENCE, "reference", "can be had again", 2_310, 0, REF, 0.31),
             Decision("agent: The token has expired", 12, Kind.TALK, Tier.KEEP, "pin", KEPT, 431, 431, "turn_012"),
@@ -146,13 +148,13 @@ _ANSWERS: tuple[Struct, ...] = (
         report=_REPORT,
         steers=[_STEER],
     ),
-    api.SteeringAnswer(session_id=SESSION_ID, steers=[_STEER]),
-    api.CompactionPage(compactions=[_REPORT], totals=_TOTALS),
-    api.CancelAnswer(session_id=SESSION_ID, cancelled=True),
-    api.UndoAnswer(changed=True, report=_REPORT),
-    api.ArchivePage(
+    schemas.SteeringAnswer(session_id=SESSION_ID, steers=[_STEER]),
+    schemas.CompactionPage(compactions=[_REPORT], totals=_TOTALS),
+    schemas.CancelAnswer(session_id=SESSION_ID, cancelled=True),
+    schemas.UndoAnswer(changed=True, report=_REPORT),
+    schemas.ArchivePage(
         originals=[
-            api.OriginalAnswer(
+            schemas.OriginalAnswer(
                 id=REF,
                 kind="code file",
                 summary=_SUMMARY,
@@ -164,10 +166,10 @@ _ANSWERS: tuple[Struct, ...] = (
         ],
         next="17",
     ),
-    api.RecallAnswer(id=REF, text=_HIT.text, first_line=_HIT.first_line, last_line=_HIT.last_line),
-    api.RestoreAnswer(ref=REF, tokens=2_310, in_place=False, compacted=False, tokens_after=_AFTER + 2_310),
-    api.SearchAnswer(hits=[_HIT], text=render_hits([_HIT])),
-    api.FactsAnswer(
+    schemas.RecallAnswer(id=REF, text=_HIT.text, first_line=_HIT.first_line, last_line=_HIT.last_line),
+    schemas.RestoreAnswer(ref=REF, tokens=2_310, in_place=False, compacted=False, tokens_after=_AFTER + 2_310),
+    schemas.SearchAnswer(hits=[_HIT], text=render_hits([_HIT])),
+    schemas.FactsAnswer(
         facts=[
             Fact(
                 kind="failure",
@@ -184,8 +186,8 @@ _ANSWERS: tuple[Struct, ...] = (
             )
         ]
     ),
-    api.CheckpointAnswer(checkpoint=_CHECKPOINT, markdown=render_checkpoint(_CHECKPOINT)),
-    api.HandoffAnswer(
+    schemas.CheckpointAnswer(checkpoint=_CHECKPOINT, markdown=render_checkpoint(_CHECKPOINT)),
+    schemas.HandoffAnswer(
         request=HandoffRequest(
             task_id=f"{SESSION_ID}-write-1",
             phase="write",
@@ -197,7 +199,7 @@ _ANSWERS: tuple[Struct, ...] = (
             feature="login",
         )
     ),
-    api.ReceiveAnswer(
+    schemas.ReceiveAnswer(
         id="agent_001",
         decision="PROCEED",
         context_summary="The fixture's clock goes on now.",
@@ -209,16 +211,18 @@ _ANSWERS: tuple[Struct, ...] = (
         tokens_raw=61,
         tokens_kept=48,
     ),
-    api.WebhookMade(**structs.asdict(_WEBHOOK), secret="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="),
+    schemas.WebhookMade(**structs.asdict(_WEBHOOK), secret="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="),
     _WEBHOOK,
-    api.WebhooksAnswer(webhooks=[_WEBHOOK]),
-    api.RemovedAnswer(id=WEBHOOK_ID),
-    api.DeliveriesAnswer(
+    schemas.WebhooksAnswer(webhooks=[_WEBHOOK]),
+    schemas.RemovedAnswer(id=WEBHOOK_ID),
+    schemas.DeliveriesAnswer(
         waiting=[
-            api.DeliveryAnswer(event_id=EVENT_ID, type="session.compacted", attempts=0, due_at=_COMPACTED, reason="")
+            schemas.DeliveryAnswer(
+                event_id=EVENT_ID, type="session.compacted", attempts=0, due_at=_COMPACTED, reason=""
+            )
         ],
         attempts=[
-            api.AttemptAnswer(
+            schemas.AttemptAnswer(
                 event_id=EVENT_ID,
                 type="session.compacted",
                 attempt=1,
@@ -228,11 +232,11 @@ _ANSWERS: tuple[Struct, ...] = (
             )
         ],
     ),
-    api.ReplayAnswer(owed=12),
-    api.HealthAnswer(status="ok", version=__version__),
+    schemas.ReplayAnswer(owed=12),
+    schemas.HealthAnswer(status="ok", version=__version__),
 )
 
-ANSWERS: dict[str, Any] = {type(answer).__name__: msgspec.json.decode(api.encode(answer)) for answer in _ANSWERS}
+ANSWERS: dict[str, Any] = {type(answer).__name__: msgspec.json.decode(schemas.encode(answer)) for answer in _ANSWERS}
 """One of each type, by its name, as it is sent."""
 
 

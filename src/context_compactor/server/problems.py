@@ -12,7 +12,7 @@ from litestar.exceptions import HTTPException
 from litestar.response.base import ASGIResponse
 
 from context_compactor import errors
-from context_compactor.sessions.api import PROBLEM_TYPE, Problem
+from context_compactor.sessions.schemas import PROBLEM_TYPE, Problem
 
 MEDIA_TYPE = "application/problem+json"
 _log = logging.getLogger("context_compactor")

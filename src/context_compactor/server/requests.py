@@ -17,7 +17,7 @@ from context_compactor.server.problems import RequestRefused
 from context_compactor.server.responses import JsonResponse
 from context_compactor.server.service import Service
 from context_compactor.server.tokens import Scope
-from context_compactor.sessions.api import IDEMPOTENCY_KEY
+from context_compactor.sessions.schemas import IDEMPOTENCY_KEY
 from context_compactor.sessions.session import Session
 from context_compactor.sessions.verbs import AnyVerb, Verb
 

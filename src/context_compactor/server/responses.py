@@ -18,7 +18,7 @@ from msgspec import Struct, field, structs
 from context_compactor import __version__
 from context_compactor.engine.report import Report
 from context_compactor.errors import BadSetting
-from context_compactor.sessions.api import encode
+from context_compactor.sessions.schemas import encode
 
 A = TypeVar("A")
 S = TypeVar("S", bound=Struct)

@@ -15,7 +15,7 @@ from context_compactor.server.open_sessions import SessionHandle
 from context_compactor.server.requests import RequestContext, handles
 from context_compactor.server.responses import JsonResponse, etag_of, json_response, matches_etag, public_report
 from context_compactor.server.tokens import Scope
-from context_compactor.sessions import api, views
+from context_compactor.sessions import schemas, views
 from context_compactor.sessions.append import AppendOutcome, ReadyMessages, share_now
 from context_compactor.sessions.log import Raw
 from context_compactor.sessions.session import Session
@@ -74,11 +74,11 @@ def allowed_settings(given: dict[str, Any]) -> Settings:
     return Settings(**values)
 
 
-def session_answer(row: SessionRow, scope: Scope, rules: FillRules | None = None) -> api.SessionAnswer:
+def session_answer(row: SessionRow, scope: Scope, rules: FillRules | None = None) -> schemas.SessionAnswer:
     """What the store knows of a session, without opening it. `rules` are for who asks about many."""
     state, rule = read_session_state(row.state), (rules or FillRules()).of(row.profile)
     profile = rule.profile
-    return api.SessionAnswer(
+    return schemas.SessionAnswer(
         id=scope.public_id(row.id),
         created_at=row.created_at,
         updated_at=row.updated_at,
@@ -102,13 +102,13 @@ def level_from_name(name: str) -> Level | None:
     return Level(name) if name else None
 
 
-def session_detail(session: Session, row: SessionRow, scope: Scope) -> api.SessionDetail:
+def session_detail(session: Session, row: SessionRow, scope: Scope) -> schemas.SessionDetail:
     """A session with its usage and its compactions in numbers."""
     usage = session.usage()
     measured = {"tokens": usage.tokens, "share": usage.share, "level": usage.level}
-    shown = api.struct_from(api.UsageAnswer, usage)
-    return api.struct_from(
-        api.SessionDetail, session_answer(row, scope), **measured, usage=shown, totals=session.totals()
+    shown = schemas.struct_from(schemas.UsageAnswer, usage)
+    return schemas.struct_from(
+        schemas.SessionDetail, session_answer(row, scope), **measured, usage=shown, totals=session.totals()
     )
 
 
@@ -118,13 +118,13 @@ _LARGE_APPEND = 1 << 16
 
 
 @handles(Verbs.create)
-async def create(request: RequestContext[api.CreateBody]) -> JsonResponse[api.SessionAnswer]:
+async def create(request: RequestContext[schemas.CreateBody]) -> JsonResponse[schemas.SessionAnswer]:
     body = request.params
     store_id = request.scope.new_store_id(body.id or f"s-{secrets.token_hex(8)}")
     given = body.settings
     settings = None if given is None else await request.service.run(lambda: allowed_settings(given))
 
-    def make(handle: SessionHandle) -> tuple[api.SessionAnswer, bool]:
+    def make(handle: SessionHandle) -> tuple[schemas.SessionAnswer, bool]:
         handle.close()
         store, is_new = request.service.store, not _exists(request.service.store, store_id)
         with Session.open(
@@ -156,30 +156,30 @@ def _exists(store: Store, store_id: str) -> bool:
 
 
 @handles(Verbs.sessions)
-async def sessions(request: RequestContext[api.PageQuery]) -> api.SessionPage:
+async def sessions(request: RequestContext[schemas.PageQuery]) -> schemas.SessionPage:
     limit = request.params.limit
     rows = await request.service.run(
         lambda: request.scope.sessions(request.service.store, request.params.after, limit + 1)
     )
     rules = FillRules()
     found = await request.service.run(lambda: [session_answer(row, request.scope, rules) for row in rows[:limit]])
-    return api.SessionPage(sessions=found, next=found[-1].id if len(rows) > limit else None)
+    return schemas.SessionPage(sessions=found, next=found[-1].id if len(rows) > limit else None)
 
 
 @handles(Verbs.session)
-async def session(request: RequestContext[api.NoQuery]) -> api.SessionDetail:
+async def session(request: RequestContext[schemas.NoQuery]) -> schemas.SessionDetail:
     store_id, store = request.store_id, request.service.store
     return await request.session(lambda session: session_detail(session, store.session(store_id), request.scope))
 
 
 @handles(Verbs.delete)
-async def delete_session(request: RequestContext[api.NoQuery]) -> JsonResponse[None]:
+async def delete_session(request: RequestContext[schemas.NoQuery]) -> JsonResponse[None]:
     await request.service.delete(request.store_id)
     return JsonResponse(b"", 204)
 
 
 @handles(Verbs.append)
-async def append(request: RequestContext[api.AppendBody]) -> JsonResponse[api.AppendAnswer]:
+async def append(request: RequestContext[schemas.AppendBody]) -> JsonResponse[schemas.AppendAnswer]:
     key, body_hash = request.key, hashlib.sha256(request.raw).hexdigest() if request.key else ""
     answers = request.service.service_store.answers
 
@@ -187,13 +187,13 @@ async def append(request: RequestContext[api.AppendBody]) -> JsonResponse[api.Ap
         session = handle.cached_session()
         if not key:
             watched = session.record(messages, request.params.usage)
-            return api.encode(_append_answer(request, watched)), watched
+            return schemas.encode(_append_answer(request, watched)), watched
         with handle.core.writing():
             if not answers.take(handle.id, key, body_hash, handle.core.now()):
                 kept = answers.find(handle.id, key, body_hash)
                 return (kept.answer.encode() if kept else b""), None
             watched = session.record(messages, request.params.usage)
-            content = api.encode(_append_answer(request, watched))
+            content = schemas.encode(_append_answer(request, watched))
             answers.keep(handle.id, key, content.decode())
         return content, watched
 
@@ -217,8 +217,8 @@ async def append(request: RequestContext[api.AppendBody]) -> JsonResponse[api.Ap
         return json_response(content)
 
 
-def _append_answer(request: RequestContext[api.AppendBody], watched: AppendOutcome) -> api.AppendAnswer:
-    return api.AppendAnswer(
+def _append_answer(request: RequestContext[schemas.AppendBody], watched: AppendOutcome) -> schemas.AppendAnswer:
+    return schemas.AppendAnswer(
         session_id=request.id,
         appended=len(request.params.messages),
         messages=watched.messages,
@@ -228,10 +228,10 @@ def _append_answer(request: RequestContext[api.AppendBody], watched: AppendOutco
     )
 
 
-def _unchanged_answer(request: RequestContext[api.AppendBody], handle: SessionHandle) -> api.AppendAnswer:
+def _unchanged_answer(request: RequestContext[schemas.AppendBody], handle: SessionHandle) -> schemas.AppendAnswer:
     row = handle.core.store.session(handle.id)
     state = read_session_state(row.state)
-    return api.AppendAnswer(
+    return schemas.AppendAnswer(
         session_id=request.id,
         appended=len(request.params.messages),
         messages=row.messages,
@@ -241,23 +241,25 @@ def _unchanged_answer(request: RequestContext[api.AppendBody], handle: SessionHa
     )
 
 
-def _append_outcome(request: RequestContext[api.AppendBody], handle: SessionHandle, watched: AppendOutcome) -> bytes:
+def _append_outcome(
+    request: RequestContext[schemas.AppendBody], handle: SessionHandle, watched: AppendOutcome
+) -> bytes:
     """What follows from messages that are written: events, and a compaction when it is to come at once."""
     report = handle.session().answer(watched)
     answer = structs.replace(
         _unchanged_answer(request, handle), report=public_report(report, request.id) if report else None
     )
-    content = api.encode(answer)
+    content = schemas.encode(answer)
     if request.key:
         request.service.service_store.answers.keep(handle.id, request.key, content.decode())
     return content
 
 
 @handles(Verbs.context)
-async def context(request: RequestContext[api.ContextQuery]) -> JsonResponse[api.ContextAnswer]:
+async def context(request: RequestContext[schemas.ContextQuery]) -> JsonResponse[schemas.ContextAnswer]:
     known = request.headers.get("if-none-match", "")
 
-    def look(handle: SessionHandle) -> JsonResponse[api.ContextAnswer]:
+    def look(handle: SessionHandle) -> JsonResponse[schemas.ContextAnswer]:
         at = request.params.at
         if at is None and request.scope.may_write:  # whoever may only read leaves a level that is reached to others
             handle.session().check()
@@ -269,7 +271,7 @@ async def context(request: RequestContext[api.ContextQuery]) -> JsonResponse[api
             return json_response(b"", status=304, headers={"ETag": tag})
         seen = core.current_context(row) if at is None else views.context_at(core, at)
         now = read_session_state(row.state).gauge.tokens if row.messages else 0
-        answer = api.ContextAnswer(
+        answer = schemas.ContextAnswer(
             session_id=request.id,
             messages=views.context(core, seen, sealed=request.params.sealed),
             tokens=now if at is None else views.tokens_of(core, seen),
@@ -281,14 +283,14 @@ async def context(request: RequestContext[api.ContextQuery]) -> JsonResponse[api
 
 
 @handles(Verbs.history)
-async def history(request: RequestContext[api.HistoryQuery]) -> JsonResponse[api.HistoryAnswer]:
+async def history(request: RequestContext[schemas.HistoryQuery]) -> JsonResponse[schemas.HistoryAnswer]:
     after, limit = request.params.after, request.params.limit
 
-    def look(handle: SessionHandle) -> JsonResponse[api.HistoryAnswer]:
+    def look(handle: SessionHandle) -> JsonResponse[schemas.HistoryAnswer]:
         page = history_page(handle.core, after, limit)
         behind = after + len(page.messages)
         return json_response(
-            api.HistoryAnswer(
+            schemas.HistoryAnswer(
                 session_id=request.id,
                 messages=page.messages,
                 total=page.total,

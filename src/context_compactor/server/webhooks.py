@@ -14,7 +14,7 @@ from context_compactor.server.requests import RequestContext, handles
 from context_compactor.server.responses import JsonResponse, json_response
 from context_compactor.server.tokens import Scope
 from context_compactor.server.webhook_delivery import new_secret, read_target, resolve_target, without_path
-from context_compactor.sessions import api
+from context_compactor.sessions import schemas
 from context_compactor.sessions.core import wall_clock
 from context_compactor.sessions.verbs import Verbs
 from context_compactor.store.rows import Webhook, timestamp
@@ -24,7 +24,7 @@ _MAX_REPLAYED = 20_000
 
 
 @handles(Verbs.add_webhook)
-async def add_webhook(request: RequestContext[api.WebhookBody]) -> JsonResponse[api.WebhookMade]:
+async def add_webhook(request: RequestContext[schemas.WebhookBody]) -> JsonResponse[schemas.WebhookMade]:
     body, service = request.params, request.service
     await _check_target(request)
     now, secret = wall_clock(), new_secret()
@@ -39,11 +39,11 @@ async def add_webhook(request: RequestContext[api.WebhookBody]) -> JsonResponse[
 
     await service.run(add)
     return json_response(
-        api.struct_from(api.WebhookMade, _webhook_answer(webhook, request.scope), secret=secret), status=201
+        schemas.struct_from(schemas.WebhookMade, _webhook_answer(webhook, request.scope), secret=secret), status=201
     )
 
 
-async def _check_target(request: RequestContext[api.WebhookBody]) -> None:
+async def _check_target(request: RequestContext[schemas.WebhookBody]) -> None:
     """What leads inside is refused now; a name that nobody knows yet may be known when there is something to send."""
     allow_private = request.service.config.allow_private_webhooks
     target = read_target(request.params.url, allow_private=allow_private)
@@ -55,19 +55,19 @@ async def _check_target(request: RequestContext[api.WebhookBody]) -> None:
 
 
 @handles(Verbs.webhooks)
-async def webhooks(request: RequestContext[api.NoQuery]) -> api.WebhooksAnswer:
+async def webhooks(request: RequestContext[schemas.NoQuery]) -> schemas.WebhooksAnswer:
     service_store, namespace = request.service.service_store, request.scope.namespace
     found = await request.service.run(lambda: service_store.webhooks.all(namespace))
-    return api.WebhooksAnswer(webhooks=[_webhook_answer(each, request.scope) for each in found])
+    return schemas.WebhooksAnswer(webhooks=[_webhook_answer(each, request.scope) for each in found])
 
 
 @handles(Verbs.webhook)
-async def webhook(request: RequestContext[api.NoQuery]) -> api.WebhookAnswer:
+async def webhook(request: RequestContext[schemas.NoQuery]) -> schemas.WebhookAnswer:
     return _webhook_answer(await request.service.run(lambda: _find_webhook(request)), request.scope)
 
 
 @handles(Verbs.remove_webhook)
-async def remove_webhook(request: RequestContext[api.NoQuery]) -> api.RemovedAnswer:
+async def remove_webhook(request: RequestContext[schemas.NoQuery]) -> schemas.RemovedAnswer:
     service_store = request.service.service_store
 
     def remove() -> None:
@@ -77,28 +77,32 @@ async def remove_webhook(request: RequestContext[api.NoQuery]) -> api.RemovedAns
             service_store.attempts.forget(request.id)
 
     await request.service.run(remove)
-    return api.RemovedAnswer(id=request.id)
+    return schemas.RemovedAnswer(id=request.id)
 
 
 @handles(Verbs.deliveries)
-async def deliveries(request: RequestContext[api.NoQuery]) -> api.DeliveriesAnswer:
+async def deliveries(request: RequestContext[schemas.NoQuery]) -> schemas.DeliveriesAnswer:
     service_store = request.service.service_store
 
-    def look() -> api.DeliveriesAnswer:
+    def look() -> schemas.DeliveriesAnswer:
         found = _find_webhook(request)
-        return api.DeliveriesAnswer(
+        return schemas.DeliveriesAnswer(
             waiting=[
-                api.struct_from(api.DeliveryAnswer, each, event_id=each.kept.event.id, type=each.kept.event.type)
+                schemas.struct_from(
+                    schemas.DeliveryAnswer, each, event_id=each.kept.event.id, type=each.kept.event.type
+                )
                 for each in service_store.webhooks.waiting(found.id)
             ],
-            attempts=[api.struct_from(api.AttemptAnswer, each) for each in service_store.attempts.newest(found.id)],
+            attempts=[
+                schemas.struct_from(schemas.AttemptAnswer, each) for each in service_store.attempts.newest(found.id)
+            ],
         )
 
     return await request.service.run(look)
 
 
 @handles(Verbs.replay)
-async def replay(request: RequestContext[api.ReplayBody]) -> api.ReplayAnswer:
+async def replay(request: RequestContext[schemas.ReplayBody]) -> schemas.ReplayAnswer:
     service_store, after = request.service.service_store, request.params.after
 
     def queue() -> int:
@@ -113,7 +117,7 @@ async def replay(request: RequestContext[api.ReplayBody]) -> api.ReplayAnswer:
 
     queued = await request.service.run(queue)
     request.service.sender.notify()
-    return api.ReplayAnswer(owed=queued)
+    return schemas.ReplayAnswer(owed=queued)
 
 
 def _find_webhook(request: RequestContext[Any]) -> Webhook:
@@ -123,7 +127,7 @@ def _find_webhook(request: RequestContext[Any]) -> Webhook:
     return found
 
 
-def _webhook_answer(webhook: Webhook, scope: Scope) -> api.WebhookAnswer:
+def _webhook_answer(webhook: Webhook, scope: Scope) -> schemas.WebhookAnswer:
     url = webhook.url if scope.may_write else without_path(webhook.url)
     state = {"is_enabled": not webhook.disabled_at, "disabled_at": webhook.disabled_at or None}
-    return api.struct_from(api.WebhookAnswer, webhook, url=url, **state)
+    return schemas.struct_from(schemas.WebhookAnswer, webhook, url=url, **state)

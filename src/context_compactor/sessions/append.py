@@ -256,9 +256,9 @@ def shorten_outputs(
 
     Their ids are those of the whole conversation.
     """
-    scene = parse_context(repair(messages, dialect)[0], dialect)  # ids are those of the history a compaction sees
+    content = parse_context(repair(messages, dialect)[0], dialect)  # ids are those of the history a compaction sees
     # The last one under a call's id is the one that has just come.
-    exchanges = {each.result.call_id: each for turn in scene.turns for each in turn.exchanges if each.result}
+    exchanges = {each.result.call_id: each for turn in content.turns for each in turn.exchanges if each.result}
     found = []
     for at in indexes:
         message = messages[at]
@@ -270,7 +270,7 @@ def shorten_outputs(
             tokens, exchange = counter.text(part.text), exchanges[part.call_id]
             if tokens <= most:
                 continue
-            verdict = scene.verdicts.exchanges[exchange.number]
+            verdict = content.verdicts.exchanges[exchange.number]
             edits[index] = truncate_output(part.text, tokens, verdict, min(most, MAX_OUTPUT_TOKENS))
             originals.append(result_original(ToolUse(exchange.number, exchange.call, part), verdict))
         edited = dialect.edit(message, edits) if edits else None

@@ -41,12 +41,12 @@ def scan_unarchived(core: Core, *, is_closed: bool, is_gone: bool = False) -> Ar
     So does one whose calls have no results yet, unless all of it `is_gone` from the agent's window.
     """
     parsed = core.parse_context()
-    turns = [turn for turn in parsed.scene.turns if not turn.is_instruction]
+    turns = [turn for turn in parsed.content.turns if not turn.is_instruction]
     growing = set() if is_closed else {turn.number for turn in turns[-1:]}
     if not is_gone:
         growing |= {turn.number for turn in turns if any(each.result is None for each in turn.exchanges)}
     known = {each.ref for each in core.store.originals(core.id)}
-    found = _originals(turns, parsed.scene.verdicts, core.counter(parsed.dialect), growing)
+    found = _originals(turns, parsed.content.verdicts, core.counter(parsed.dialect), growing)
     new = [original for original in found if original.id not in known]
     return ArchiveScan(parsed, as_logged(new, parsed.spans(), parsed.context, core.store, core.id))
 

@@ -29,7 +29,7 @@ def _awaited(verb: Callable[Concatenate[Session, P], T]) -> Callable[Concatenate
 
 
 class AsyncSession:
-    """A `Session` whose verbs are awaited; the event loop goes on while they work. Open it with `AsyncSession.open`."""
+    """A `Session` with async methods that do not block the event loop. Open it with `AsyncSession.open`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -62,11 +62,11 @@ class AsyncSession:
             raise
 
     async def prepare(self) -> PreparedWork:
-        """Prepare the next search and compaction, as `Session.prepare` does; other verbs go on meanwhile."""
+        """Prepare the next search and compaction, like `Session.prepare`; other methods can be called meanwhile."""
         return await asyncio.to_thread(self._session.prepare)
 
     def cancel(self) -> bool:
-        """End what is under way, as `Session.cancel` does. A task that is cancelled does so by itself."""
+        """Cancel running work, like `Session.cancel`. Cancelling the task does this too."""
         return self._session.cancel()
 
     @property

@@ -21,7 +21,7 @@ from context_compactor.handoff.checkpoint_text import parse_checkpoint, render_c
 from context_compactor.handoff.resume import OpenSession, ResumeCheck, check_readiness
 from context_compactor.handoff.writer import happened_lines, material_of, resume_brief
 from context_compactor.sessions.core import Core
-from context_compactor.sessions.facts import all_facts, scene_of
+from context_compactor.sessions.facts import all_facts, parsed_context
 from context_compactor.sessions.holders import other_holders
 from context_compactor.sessions.state import read_session_state
 
@@ -48,7 +48,7 @@ def current_checkpoint(core: Core, note: str = "", live: Sequence[Fact] | None =
         note=core.without_secrets(note),
         files=mark_files(root, modified_files(facts)) if core.project else None,
         span=history_span(core),
-        told=happened_lines(material_of(scene_of(core), facts), _STORY_TOKENS, core.counter(core.dialect())),
+        told=happened_lines(material_of(parsed_context(core), facts), _STORY_TOKENS, core.counter(core.dialect())),
     )
 
 
@@ -56,10 +56,10 @@ def history_span(core: Core) -> CheckpointSpan:
     """How long the history is. No number that was given to a turn or a call is above these."""
     row = core.row()
     state = read_session_state(row.state)
-    scene = scene_of(core)
-    past = (scene.past.turns, scene.past.calls) if scene.past else (0, 0)
-    turns = max([past[0], *(turn.number for turn in scene.turns)])
-    calls = max([past[1], state.tool_calls, *(each.number for turn in scene.turns for each in turn.exchanges)])
+    content = parsed_context(core)
+    past = (content.past.turns, content.past.calls) if content.past else (0, 0)
+    turns = max([past[0], *(turn.number for turn in content.turns)])
+    calls = max([past[1], state.tool_calls, *(each.number for turn in content.turns for each in turn.exchanges)])
     return CheckpointSpan(row.messages, state.appended_tokens, turns, calls)
 
 
@@ -112,7 +112,7 @@ def resume(core: Core, holder: str, tokens: int) -> ResumeCheck:
         files=mark_files(project.root, checkpoint.files) if project else checkpoint.files,
         others=[OpenSession(session, f"{name}, since {since}") for session, name, since in others],
         span=history_span(core),
-        brief=resume_brief(checkpoint, facts, tokens, material_of(scene_of(core), facts)),
+        brief=resume_brief(checkpoint, facts, tokens, material_of(parsed_context(core), facts)),
     )
 
 

@@ -43,7 +43,7 @@ def effective_tiers(core: Core, context: SessionContext, state: SessionState) ->
     return {
         number: choice.tier
         for number, choice in sorted(state.tiers.items())
-        if not override_refusal(parsed.scene.turns, number, choice.tier)
+        if not override_refusal(parsed.content.turns, number, choice.tier)
         and (not choice.position or starts.get(number, 0) in (0, choice.position))
     }
 

@@ -138,11 +138,11 @@ class ParsedSession(Struct, frozen=True):
     dialect: Dialect
     given: int
     steps: list[tuple[int, Message]]
-    scene: ParsedContext
+    content: ParsedContext
 
     def spans(self) -> dict[int, tuple[int, int]]:
         """For each turn where its messages stand in the context."""
-        return turn_positions(self.scene, self.steps, self.given)
+        return turn_positions(self.content, self.steps, self.given)
 
 
 class Core:
@@ -323,8 +323,8 @@ class Core:
             raws = conversation_raws(context)
             dialect = self.dialect(raws)
             steps, _ = repair_with_indexes(dialect.parse(raws), dialect)
-            scene = parse_context([message for _, message in steps], dialect)
-            self._parsed = ParsedSession(context, dialect, len(raws), steps, scene)
+            content = parse_context([message for _, message in steps], dialect)
+            self._parsed = ParsedSession(context, dialect, len(raws), steps, content)
         return self._parsed
 
     @contextmanager

@@ -32,9 +32,9 @@ _UNPREPARED_TURNS = 2
 _REPLACED_BY_NEWER = ("todo", "mode", "blocker", "next_step")
 
 
-def scene_of(core: Core) -> ParsedContext:
+def parsed_context(core: Core) -> ParsedContext:
     """The conversation as it is in the context, parsed."""
-    return core.parse_context().scene
+    return core.parse_context().content
 
 
 def save_facts(core: Core, state: SessionState, facts: Sequence[Fact], context: SessionContext) -> SessionState:
@@ -105,14 +105,14 @@ def all_facts(
         raise BadSetting(f"facts: unknown kind {kind!r:.40}; known kinds: {', '.join(KINDS)}")
     if live is None:
         parsed = core.parse_context()
-        live = with_times(parsed.scene.facts, parsed.context, parsed.spans())
+        live = with_times(parsed.content.facts, parsed.context, parsed.spans())
     first = first_turn(live) or 1 << 60
     kinds = expand_kind(kind) if kind else ("",)
     stored = [fact for each in kinds for fact in stored_facts(core, each)]
     past = _past(core, core.current_context())
     kept = [fact for fact in stored if fact.turn < first or _is_folded(past, fact.turn)]
     if any(fact.kind == "failure" and fact.status != RESOLVED for fact in kept):
-        kept = resolve_facts(kept, scene_of(core).turns)
+        kept = resolve_facts(kept, parsed_context(core).turns)
     facts = (fact for fact in (*kept, *live) if kind is None or fact.kind in kinds)
     return merge(fact for fact in facts if from_models or not fact.told_by)
 
@@ -202,15 +202,15 @@ def prepare_compaction(core: Core, fewest: int = 3) -> PreparedWork:
     Nothing is done for fewer turns than `fewest`. The context does not change.
     """
     context = core.current_context()
-    scene = core.parse_context(context).scene
+    content = core.parse_context(context).content
     state = read_session_state(core.row().state)
-    ready = [turn for turn in scene.turns[:-_UNPREPARED_TURNS] if turn.number > state.prepared_turn]
+    ready = [turn for turn in content.turns[:-_UNPREPARED_TURNS] if turn.number > state.prepared_turn]
     if len(ready) < fewest or not core.settings.extract_facts:
         return PreparedWork(0, 0)
     last = ready[-1].number
     counter = core.counter(core.dialect())
     counter.learn(message for turn in ready for message in turn.messages)
-    facts = [fact for fact in scene.facts if _last(fact) <= last]
+    facts = [fact for fact in content.facts if _last(fact) <= last]
     facts = with_times(facts, context, core.parse_context(context).spans())
     core.change(lambda now: structs.replace(save_facts(core, now, facts, context), prepared_turn=last))
     return PreparedWork(len(ready), len(facts))

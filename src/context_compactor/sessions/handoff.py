@@ -34,7 +34,7 @@ from context_compactor.handoff.protocol import (
 from context_compactor.handoff.writer import handover_text, material_of
 from context_compactor.sessions.compaction import compact
 from context_compactor.sessions.core import Core
-from context_compactor.sessions.facts import all_facts, scene_of
+from context_compactor.sessions.facts import all_facts, parsed_context
 from context_compactor.sessions.state import read_session_state
 from context_compactor.tokens.counting import message_counter_for
 
@@ -76,7 +76,8 @@ def hand_off(core: Core, phase: str, task: str, task_id: str, feature: str = "",
 def summary_for(core: Core, phase: str) -> str:
     """The `context_summary` for a phase: what the conversation says, then what the phases before have reported."""
     reports = phase_reports(orchestrator(core), _MOST_REPORTED)
-    material, counter = material_of(scene_of(core), all_facts(core)), message_counter_for(None, core.dialect().name)
+    material = material_of(parsed_context(core), all_facts(core))
+    counter = message_counter_for(None, core.dialect().name)
     behind = f"\n{reports}" if reports else ""
     room = MOST_TOKENS - count_tokens(behind)
     while True:

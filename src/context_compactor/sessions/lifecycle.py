@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 def delete_session(session_id: str, *, store: str | Store | None = None) -> None:
-    """Delete the session of this id for good, without opening it; `UnknownSession` when there is none.
+    """Delete a session for good, without opening it; `UnknownSession` if there is none.
 
-    `Session.delete` says what goes.
+    `Session.delete` says what is deleted.
     """
     address = store if isinstance(store, str) else load_settings().settings.store if store is None else ""
     kept = connect(address, create=False) if store is None or isinstance(store, str) else store

@@ -6,10 +6,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from context_compactor.addresses import is_postgres
 from context_compactor.files import HOME, make_private_folder
 from context_compactor.sessions.state import OS_USER
 from context_compactor.store.connect import sqlite_path
+from context_compactor.store_urls import is_postgres
 
 
 class Project:

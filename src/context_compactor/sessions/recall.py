@@ -34,7 +34,7 @@ from context_compactor.sessions.append import after_context_change
 from context_compactor.sessions.commit import as_logged
 from context_compactor.sessions.compaction import compact
 from context_compactor.sessions.core import Core
-from context_compactor.sessions.facts import scene_of
+from context_compactor.sessions.facts import parsed_context
 from context_compactor.sessions.log import REVISION, Raw, Revision, SessionContext
 from context_compactor.sessions.state import read_session_state, replace_context
 from context_compactor.settings import Level
@@ -87,7 +87,7 @@ def _original_in_context(core: Core, ref: str) -> Original | None:
     parsed = core.parse_context()
     for exchange in turn.exchanges:
         if reference_of(exchange) == ref and exchange.result is not None:
-            return result_original(exchange, parsed.scene.verdicts.exchanges[exchange.number])
+            return result_original(exchange, parsed.content.verdicts.exchanges[exchange.number])
     if not ref.startswith("turn"):
         return None
     original = turn_original(turn, sum(len(message.text) for message in turn.messages) // 4)
@@ -95,7 +95,7 @@ def _original_in_context(core: Core, ref: str) -> Original | None:
 
 
 def _turn_in_context(core: Core, ref: str) -> Turn | None:
-    return next((turn for turn in core.parse_context().scene.turns if ref in ids_of(turn)), None)
+    return next((turn for turn in core.parse_context().content.turns if ref in ids_of(turn)), None)
 
 
 def _unknown(core: Core, ref: str) -> str:
@@ -122,7 +122,7 @@ def _beside(core: Core, turn: Original) -> Surroundings:
     at = next((at for at, row in enumerate(rows) if row.ref == turn.id), None)
     if at is None:
         live = _turn_in_context(core, turn.id)
-        verdicts, exchanges = core.parse_context().scene.verdicts.exchanges, live.exchanges if live else ()
+        verdicts, exchanges = core.parse_context().content.verdicts.exchanges, live.exchanges if live else ()
         results = [result_original(each, verdicts[each.number]) for each in exchanges if each.result is not None]
         return Surroundings(before, after, results)
     return Surroundings(before, after, load_originals(results_beside(rows, at), core.store))
@@ -142,7 +142,7 @@ def turns(core: Core, first: int = 1, last: int | None = None, words: str = "") 
 
 def _entries(core: Core, rows: Iterable[OriginalRow]) -> list[TurnEntry]:
     """Every turn that is archived or still in the context, once, by its number."""
-    live = {reference_id("turn", turn.number): turn for turn in core.parse_context().scene.turns if turn.number > 0}
+    live = {reference_id("turn", turn.number): turn for turn in core.parse_context().content.turns if turn.number > 0}
     entries = {row.ref: turn_entry(row.ref, row.summary, row.tokens) for row in rows if row.kind == TURN}
     for ref, turn in live.items():
         tokens = sum(len(message.text) for message in turn.messages) // 4
@@ -349,7 +349,7 @@ def _revision(
 def _find_result(core: Core, ref: str, context: SessionContext, dialect: Dialect) -> tuple[int, Message, int] | None:
     """Where the result of this id is in the context: message and part."""
     exchange = next(
-        (each for turn in scene_of(core).turns for each in turn.exchanges if reference_of(each) == ref), None
+        (each for turn in parsed_context(core).turns for each in turn.exchanges if reference_of(each) == ref), None
     )
     if exchange is None or exchange.result is None:
         return None

@@ -126,7 +126,7 @@ class IdleTimer:
 
 
 class Session:
-    """One conversation of one agent. Use `Session.open`; close it, or use it as a context manager."""
+    """One stored conversation. Open it with `Session.open`; close it, or use it as a context manager."""
 
     def __init__(self, core: Core, *, owns_store: bool) -> None:
         self._core = core
@@ -155,14 +155,13 @@ class Session:
         layouts: Sequence[Layout] = (),
         owner: str | None = None,
     ) -> Self:
-        """Open a session; one that exists goes on where it stood, in another process too.
+        """Open a session: create it, or continue it if it exists, also from another process.
 
-        What is not given is as it was when the session was last opened, else as the settings say. `model` is the one
-        that runs the agent; `summarizer`, by its name or as an object, the one that writes summaries, else that of the
-        settings does. With a `schedule` compactions that nobody asked for are queued as jobs, all but emergencies; see
-        `jobs`. `owner` is whose conversation it is, such as a user's id: sessions of one owner learn from each other,
-        and one whose owner is not known neither teaches nor learns. `strategies` and `layouts` are your own, as in
-        `compact`; they are not stored, so give them again each time the session is opened.
+        Options that are not given are as when the session was last opened, otherwise as in the settings. `model` is
+        the model that runs the agent. `summarizer`, a name or an object, is the model that writes summaries. With a
+        `schedule` automatic compactions are queued as jobs, except emergencies; see `jobs`. `owner` is, for example, a
+        user's id: sessions of one owner learn from each other, and a session without an owner does not take part.
+        `strategies` and `layouts` are as in `compact`; they are not stored, so pass them each time.
         """
         own = load_strategies(strategies), check_layouts(layouts)
         core = open_core(
@@ -191,7 +190,7 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Give the store back. What was appended is on the disk already; a second time does nothing."""
+        """Close the session. Everything appended is on the disk already; closing twice does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -204,7 +203,7 @@ class Session:
             self._core.store.close()
 
     def clone(self) -> Self:
-        """The same session for another thread, which closes it when it is done."""
+        """The same session for use in another thread, which must close it."""
         return type(self)(self._core.clone(), owns_store=False)
 
     @property
@@ -233,14 +232,14 @@ class Session:
     ) -> Report | None:
         """Append one message or several, all or none; `usage` is what the provider reported for the reply.
 
-        When a level is reached and compaction is automatic, the context is compacted and its report returned.
-        `within` is called in the transaction of the append: what it writes to the same store is kept with the
-        messages or not at all, and when it raises nothing is appended.
+        When a level is reached and compaction is automatic, the context is compacted and the report returned. `within`
+        is called in the same transaction: what it writes to the store is committed with the messages, and if it
+        raises, nothing is appended.
         """
         return self.answer(self.record(message, usage, within=within))
 
     def make_ready(self, message: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> ReadyMessages:
-        """Do with messages all that takes long before they can be written; nothing is written. They go to `record`."""
+        """Prepare messages for `record`: everything that takes time and needs no transaction. Nothing is written."""
         return make_ready(self._core, message)
 
     def record(
@@ -250,10 +249,10 @@ class Session:
         *,
         within: Callable[[], None] = lambda: None,
     ) -> AppendOutcome:
-        """The first half of `append`: the messages are written. What is to follow from them goes to `answer`.
+        """The first half of `append`: write the messages. Pass the result to `answer`.
 
-        For whoever writes many sessions in one transaction, and calls `answer` when it is on the disk. Messages that
-        may be large go to `make_ready` first, before the transaction.
+        Use it to write several sessions in one transaction, and call `answer` after the commit. Pass large messages to
+        `make_ready` first, before the transaction.
         """
         self._begin()
         self._is_checked = True
@@ -263,7 +262,7 @@ class Session:
         return outcome
 
     def answer(self, outcome: AppendOutcome) -> Report | None:
-        """The second half of `append`: emit events, suggest, and compact when a level was reached."""
+        """The second half of `append`: emit events and suggestions, and compact if a level was reached."""
         return None if outcome.is_quiet else respond(self._core, outcome)
 
     def _begin(self) -> None:
@@ -275,10 +274,10 @@ class Session:
                 expire_old(core.store, core.settings, core.clock, core.id)
 
     def context(self, at: int | None = None, *, sealed: bool = True) -> list[Raw]:
-        """What to send next; with `at`, what was sent when so many messages had been appended.
+        """The messages to send next; with `at`, the context when that many messages had been appended.
 
-        Before the first request after opening, the level is checked too. With `sealed=False` it is what any model can
-        read: for when a provider rejects what it or another one has signed or encrypted.
+        The first call after opening also checks the level. With `sealed=False` signed and encrypted parts are left
+        out, for when a provider rejects them.
         """
         if at is not None:
             return views.context(self._core, views.context_at(self._core, at), sealed=sealed)
@@ -286,9 +285,9 @@ class Session:
         return views.context(self._core, self._core.current_context(), sealed=sealed)
 
     def check(self) -> None:
-        """Check whether a level is reached, unless that was done since the session was opened; `context` does so too.
+        """Check whether a level is reached, once after opening; `context` does this too.
 
-        A store that can be read and not written is no failure: the context is as it was, and the next call tries again.
+        If the store can be read but not written, the context stays as it was and the next call tries again.
         """
         if self._is_checked:
             return
@@ -299,7 +298,7 @@ class Session:
             _log.warning("session %r: whether a level is reached could not be noted: %s", self.id, error)
 
     def history(self, after: int = 0, limit: int | None = None) -> list[Raw]:
-        """Everything that was appended, in order, equal to what went in; or `limit` messages behind the first ones."""
+        """Everything that was appended, in order, equal to what went in; or `limit` messages after number `after`."""
         return views.history(self._core, after, limit)
 
     def usage(self) -> Usage:
@@ -307,7 +306,7 @@ class Session:
         return views.usage(self._core)
 
     def verify(self) -> list[str]:
-        """Hash everything in the store and follow this session's chain; what is not as it was written, in words."""
+        """Check every hash of the store and the chain of this session; returns a sentence for each problem."""
         return [*self._core.store.verify(self.id), *missing_contents(self._core.store, self.id)]
 
     # Compacting
@@ -321,9 +320,9 @@ class Session:
         target_tokens: int | None = None,
         preserve: int | None = None,
     ) -> Report:
-        """Compact now, at any fill; `focus` says what matters, `dry_run` changes nothing.
+        """Compact now, however full it is; `focus` says what matters, `dry_run` changes nothing.
 
-        `preserve` counts the turns at the end that stay word for word, in the place of the setting.
+        `preserve` overrides the setting `preserve_recent_turns`.
         """
         if not dry_run:
             self._begin()
@@ -344,9 +343,8 @@ class Session:
     ) -> Plan:
         """What `compact` would do now, turn by turn, with the tiers that `set_tier` has set; nothing is changed.
 
-        Where there is nothing to do every turn is kept, and the report says why. With `tiers`, by turn, it is as if
-        these had been set instead (`steers` is their earlier name). No model is asked, so the compaction itself may
-        differ where there is one.
+        When there is nothing to do, every turn is kept and the report says why. `tiers`, by turn, replace the tiers
+        that are set (`steers` is the former name). No model is asked, so with a summarizer the compaction may differ.
         """
         if steers is not None:
             warnings.warn("plan(steers=…) is deprecated; use plan(tiers=…)", DeprecationWarning, stacklevel=2)
@@ -355,36 +353,36 @@ class Session:
         return plan_compaction(self._core, ask, steers if tiers is None else tiers)
 
     def set_tier(self, turn: int, tier: str) -> None:
-        """Decide about a turn yourself: every compaction gives it this tier, until `clear_tier` or until it is folded.
+        """Set the tier of a turn for every compaction, until `clear_tier` or until the turn is folded.
 
-        `keep` leaves it word for word, `summarize` a few lines of it, `reference` one line, `drop` no text at all. Its
-        original can be recalled in any case, and failures and other facts stay. Instructions and what nobody has
-        answered yet cannot be lowered.
+        `keep` leaves the turn word for word, `summarize` a few lines, `reference` one line, `drop` nothing. The
+        original can always be recalled, and failures and other facts stay. Instructions and unanswered messages cannot
+        be lowered.
         """
         self._begin()
         set_tier(self._core, turn, tier)
 
     def clear_tier(self, turn: int | None = None) -> None:
-        """Leave a turn to the engine again, or all of them."""
+        """Clear the tier of a turn, or of all turns: the engine decides again."""
         self._begin()
         clear_tier(self._core, turn)
 
     def tiers(self) -> dict[int, Tier]:
-        """The tiers that were set for turns in the context, by their number."""
+        """The tiers that are set for turns in the context, by turn number."""
         return current_tiers(self._core)
 
     def cancel(self) -> bool:
-        """End what a model is asked for and any compaction under way, from another thread; whether there was one.
+        """Cancel the running compaction or model call, from another thread; returns whether there was one.
 
-        The compaction raises `ModelStopped`, or says that it was refused when nobody asked for it. Everything is as it
-        was before it. What has been committed already stands, and what comes next is not cancelled.
+        A compaction that you asked for raises `ModelStopped`; an automatic one is reported as refused. Nothing is
+        changed. What is committed already stays, and later compactions are not affected.
         """
         return self._core.cancel()
 
     def undo(self) -> Report | None:
-        """Take the last compaction back: the context is again what it was, with everything appended since.
+        """Take the last compaction back: the context is as before, with everything appended since.
 
-        Returns the report of that compaction, or None when there is none to take back.
+        Returns the report of that compaction, or None if there is none.
         """
         self._begin()
         return views.undo(self._core)
@@ -395,7 +393,7 @@ class Session:
         return views.redo(self._core)
 
     def diff(self, before: int | None = None, after: int | None = None) -> ContextDiff:
-        """Two contexts side by side: before and after the last compaction, or those at two messages."""
+        """Two contexts side by side: before and after the last compaction, or at two message numbers."""
         return views.diff(self._core, before, after)
 
     def compactions(self) -> list[Report]:
@@ -403,14 +401,14 @@ class Session:
         return views.compactions(self._core)
 
     def totals(self) -> Totals:
-        """How often the session was compacted, when, what that saved, and what models have taken."""
+        """Number and times of compactions, what they saved, and what model calls cost."""
         return views.totals(self._core)
 
     def delete(self) -> None:
         """Delete the session for good, with its archive, its facts and the files made from it, and close it.
 
-        Nothing brings it back. What is under way is ended; whoever else has it open gets `DeletedSession` at the next
-        change. Contents that other sessions have too stay for them. `delete_session` does this without opening it.
+        It cannot be brought back. Running work is cancelled; others who have it open get `DeletedSession` at their next
+        change. Contents that other sessions share stay. `delete_session` does this without opening the session.
         """
         core = self._core
         try:
@@ -427,24 +425,24 @@ class Session:
     def recall(self, ref: str, lines: tuple[int, int] | None = None) -> str:
         """An original as text, or some lines of it, counted from 1.
 
-        A result is given as it was, byte for byte; one in pieces, with its texts one under another. A turn reads as a
-        conversation, with the ids of its results and of the turns beside it. `original` has either as it was.
+        A result is returned byte for byte; if it has several parts, their texts are joined. A turn reads as a
+        conversation, with the ids of its results and of the turns beside it. `original` returns the value itself.
         """
         return recalls.recall(self._core, ref, lines)
 
     def original(self, ref: str) -> Original:
-        """An original as the value it was, with its kind and summary; its `text` is exact."""
+        """An original as the value it was, with its kind and summary; `text` is exact."""
         return recalls.find_original(self._core, ref)
 
     def turns(self, first: int = 1, last: int | None = None, words: str = "") -> list[TurnEntry]:
-        """The index of turns: who speaks in each, its first words or calls, and its tokens.
+        """A list of the turns: the speaker, the first words or calls, and the tokens of each.
 
-        From the number `first` to `last`, and of these only the ones in which all of `words` were said or called.
+        From number `first` to `last`; with `words`, only turns that contain all of them.
         """
         return recalls.turns(self._core, first, last, words)
 
     def page(self, ref: str, number: int = 1, tokens: int = PAGE_TOKENS) -> RecallPage:
-        """One page of an original that is too long to be shown at once."""
+        """One page of a long original."""
         return recalls.recall_page(self._core, ref, number, tokens)
 
     def search(
@@ -457,17 +455,17 @@ class Session:
         since: str = "",
         until: str = "",
     ) -> list[Hit]:
-        """Lines of this session's originals that answer a question, best first, in at most so many tokens.
+        """Search the originals of this session: matching lines, best first, in at most `tokens` tokens.
 
         `kind` is a kind of content such as `test run` or `turn`; `since` and `until` are times of archiving in
-        ISO 8601. `render_hits` makes hits a text.
+        ISO 8601. `render_hits` turns hits into text.
         """
         return recalls.search_originals(
             self._core, text, tokens=tokens, limit=limit, kind=kind, since=since, until=until
         )
 
     def refetch(self, ref: str) -> Refetched:
-        """What is behind an original today: the file read again, and whether it has changed; or the command to run."""
+        """The source of an original as it is now: the file and whether it changed, or the command to run again."""
         return recalls.refetch(self._core, ref)
 
     def restore_rate(self) -> RestoreRate:
@@ -475,20 +473,20 @@ class Session:
         return recalls.restore_rate(self._core)
 
     def export(self, folder: Path | None = None) -> Exported:
-        """Write all archived originals as plain files, to the project's readable archive or below another folder."""
+        """Write all archived originals as plain files, to the setting `archive_dir` or below another folder."""
         return export_all(self._core, folder)
 
     def restore(self, ref: str) -> Restored:
-        """Put an original back into the context, with room made for it when there is none."""
+        """Put an original back into the context; space is made for it if needed."""
         self._begin()
         return restore(self._core, ref)
 
     # Remembering
 
     def prepare(self) -> PreparedWork:
-        """Prepare the next search and compaction: index, store facts, and have a model summarize older turns, if any.
+        """Prepare the next search and compaction: index, store facts, and let the summarizer summarize older turns.
 
-        A session does so by itself after `idle_seconds` without a message. Nobody has to wait for it.
+        A session does this in the background after `idle_seconds` without a message.
         """
         from context_compactor.sessions.archive import archive_early
         from context_compactor.sessions.summaries import presummarize
@@ -500,48 +498,48 @@ class Session:
             return structs.replace(prepare_compaction(core), summarized=presummarize(core, control))
 
     def facts(self, kind: str | None = None) -> list[Fact]:
-        """What must outlive the text: decisions, errors, failures, file states and so on, by turn."""
+        """The facts of the session: decisions, errors, failures, file states and so on, by turn."""
         return all_facts(self._core, kind, from_models=True)
 
     # Going on elsewhere
 
     def checkpoint(self, note: str = "") -> Checkpoint:
-        """Where the work stands; written to `.compactor/progress-checkpoint.md` in the project as well."""
+        """The state of the work; also written to `.compactor/progress-checkpoint.md` in the project."""
         checkpoint = current_checkpoint(self._core, note)
         write_checkpoint(self._core, checkpoint)
         return checkpoint
 
     def resume(self, tokens: int = 2000) -> ResumeCheck:
-        """Whether work can go on from the last checkpoint, why not, and what a fresh window begins with."""
+        """Whether work can continue from the last checkpoint, the reasons if not, and the brief for a fresh window."""
         return resume(self._core, self._holder, tokens)
 
     def fresh(self) -> Report:
-        """Open a fresh window: the context becomes task, rules, failures and references, as small as they go."""
+        """Open a fresh window: reduce the context to task, rules, failures and references."""
         self._begin()
         return fresh_window(self._core)
 
     def handoff(
         self, phase: str = "write", task: str = "", task_id: str = "", *, feature: str = "", spec_path: str = ""
     ) -> HandoffRequest:
-        """What a sub-agent or the next phase is given, with a summary of at most 500 tokens. Compacts first.
+        """The request for a sub-agent or the next phase, with a summary of at most 500 tokens. Compacts first.
 
-        The summary holds what `receive` has taken from earlier phases. `feature` and `spec_path` say what the work is
-        about; without them they are those of the last handoff.
+        The summary includes what `receive` took from earlier phases. `feature` and `spec_path` say what the work is
+        about; by default those of the last handoff.
         """
         self._begin()
         return hand_off(self._core, phase, task, task_id, feature, spec_path)
 
     def receive(self, answer: object) -> Extracted:
-        """Take what is needed from a sub-agent's answer to a handoff; the rest is archived under its reference."""
+        """Extract what is needed from a sub-agent's answer to a handoff, and archive the whole answer."""
         self._begin()
         return receive(self._core, answer)
 
     def orchestrator(self) -> OrchestratorState:
-        """Phases, summaries and decisions of all handoffs, and which sub-agents run."""
+        """Phases, summaries and decisions of all handoffs, and the running sub-agents."""
         return orchestrator(self._core)
 
     def points(self) -> Points:
-        """What was measured at handoffs: sizes of answers, summaries and state, and tool calls."""
+        """Measurements of handoffs: sizes of answers, summaries and state, and tool calls."""
         return points(self._core)
 
     # Names of earlier versions

@@ -17,13 +17,13 @@ from context_compactor.engine.result import CompactionResult
 from context_compactor.errors import BadSetting, DamagedContent, MissingExtra, ModelStopped, StoreError
 from context_compactor.sessions.compaction import run_engine
 from context_compactor.sessions.core import Core
-from context_compactor.sessions.facts import scene_of
+from context_compactor.sessions.facts import parsed_context
 from context_compactor.sessions.holders import exclusive_claim
 from context_compactor.sessions.state import CircuitBreaker, SessionState, read_session_state
 from context_compactor.settings import Level, LevelRule, SharedBudget, Spending, SpendingCheck
+from context_compactor.summarize.input import SummaryOutcome, is_model_asked
 from context_compactor.summarize.merge import place_summary, summary_tokens, with_model_calls, with_room
 from context_compactor.summarize.model import Control, raise_if_stopped
-from context_compactor.summarize.subject import SummaryOutcome, is_model_asked
 from context_compactor.summarize.summary import (
     PreparedSummary,
     Summary,
@@ -376,8 +376,8 @@ def _store_presummary(core: Core, summarizer: ModelSummarizer, span: PresummaryB
         return 0
     note_model_outcome(core, summarizer, "")
     tokens = core.tokens(read_session_state(core.row().state))
-    prepared, scene = span.result(outcome.summary, summarizer.model.name, tokens), scene_of(core)
-    if source_fingerprint(scene.turns, prepared.turns, scene.past, summarizer.configuration) != prepared.base:
+    prepared, content = span.result(outcome.summary, summarizer.model.name, tokens), parsed_context(core)
+    if source_fingerprint(content.turns, prepared.turns, content.past, summarizer.configuration) != prepared.base:
         core.emit("job.dropped", what=PRESUMMARY, reason=f"{_CHANGED} meanwhile")
         return 0
     with core.writing():

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import structs
 
-from context_compactor.engine.decisions import keep_all_decisions
+from context_compactor.engine.explain import keep_all_decisions
 from context_compactor.engine.plan import Plan
 from context_compactor.engine.request import CompactionRequest
 from context_compactor.engine.tiers import KEPT, Tier, override_refusal, tier_named
@@ -29,7 +29,7 @@ def _checked_tier(core: Core, parsed: ParsedSession, turn: int, tier: str) -> Ti
     if type(turn) is not int:
         raise BadSetting(f"turn {turn!r:.40} is not a turn number. Try: a number such as 12.")
     wanted = tier_named(tier)
-    why = override_refusal(parsed.scene.turns, turn, wanted)
+    why = override_refusal(parsed.content.turns, turn, wanted)
     if why:
         raise BadSetting(f"session {core.id!r}, {wanted} turn {turn}: {why}")
     return wanted
@@ -64,7 +64,7 @@ def plan_compaction(core: Core, ask: CompactionRequest, tiers: Mapping[int, str]
     made = run_engine(core, structs.replace(ask, steers=wanted), context, None, dry_run=True)
     decisions = made.decisions
     if not decisions:
-        counter, turns = core.counter(parsed.dialect), parsed.scene.turns
+        counter, turns = core.counter(parsed.dialect), parsed.content.turns
         tokens = {turn.number: sum(counter.count_many(turn.messages)) for turn in turns}
         decisions = keep_all_decisions(
             turns, tokens, {turn: KEPT for turn, tier in wanted.items() if tier is Tier.KEEP}

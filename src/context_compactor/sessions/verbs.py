@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from context_compactor.engine.plan import Plan
 from context_compactor.engine.tiers import Tier, tier_named, write_turns
-from context_compactor.sessions import api
-from context_compactor.sessions.api import NoQuery
+from context_compactor.sessions import schemas
+from context_compactor.sessions.schemas import NoQuery
 
 P = ParamSpec("P")
 P2 = ParamSpec("P2")
@@ -177,11 +177,11 @@ def _ask(request: type[Q], session_id: str = "", ref: str = "", /, **fields: Any
     return VerbCall(request(**fields), session_id, ref)
 
 
-def _plan(answer: api.PlanAnswer) -> Plan:
+def _plan(answer: schemas.PlanAnswer) -> Plan:
     return Plan(tuple(answer.decisions), answer.report, {each.turn: each.tier for each in answer.steers})
 
 
-def _tiers(answer: api.SteeringAnswer) -> dict[int, Tier]:
+def _tiers(answer: schemas.SteeringAnswer) -> dict[int, Tier]:
     return {each.turn: each.tier for each in answer.steers}
 
 
@@ -202,7 +202,7 @@ class Verbs:
 
     # Sessions and messages
 
-    @verb("POST /v1/sessions", api.CreateBody, api.SessionAnswer, statuses=(200, 201))
+    @verb("POST /v1/sessions", schemas.CreateBody, schemas.SessionAnswer, statuses=(200, 201))
     def create(
         self,
         session_id: str | None = None,
@@ -211,30 +211,29 @@ class Verbs:
         dialect: str = "auto",
         model: str | None = None,
         settings: Mapping[str, Any] | None = None,
-    ) -> VerbCall[api.CreateBody]:
-        """Open a session; it is made when there is none. One that exists goes on where it stood."""
-        return _ask(api.CreateBody, id=session_id, window=window, dialect=dialect, model=model, settings=settings)
+    ) -> VerbCall[schemas.CreateBody]:
+        """Open a session: create it, or continue it if it exists."""
+        return _ask(schemas.CreateBody, id=session_id, window=window, dialect=dialect, model=model, settings=settings)
 
-    @verb("GET /v1/sessions", api.PageQuery, api.SessionPage)
-    def sessions(self, after: str | None = None, limit: int = 100) -> VerbCall[api.PageQuery]:
-        """List the sessions of the token's namespace by their ids, page by page."""
-        return _ask(api.PageQuery, after=after, limit=limit)
+    @verb("GET /v1/sessions", schemas.PageQuery, schemas.SessionPage)
+    def sessions(self, after: str | None = None, limit: int = 100) -> VerbCall[schemas.PageQuery]:
+        """List the sessions of the token's namespace, ordered by id, page by page."""
+        return _ask(schemas.PageQuery, after=after, limit=limit)
 
-    @verb(f"GET {_SESSION}", NoQuery, api.SessionDetail)
+    @verb(f"GET {_SESSION}", NoQuery, schemas.SessionDetail)
     def session(self, session_id: str) -> VerbCall[NoQuery]:
-        """Tell what a session is, how full its context is by section, and what its compactions have saved."""
+        """Show a session: its settings, how full its context is by section, and what its compactions have saved."""
         return _ask(NoQuery, session_id)
 
     @verb(f"DELETE {_SESSION}", NoQuery, type(None), name="delete_session", statuses=(204,))
     def delete(self, session_id: str) -> VerbCall[NoQuery]:
-        """Delete a session for good, with its history, archive, facts and events; nothing brings it back.
+        """Delete a session for good, with its history, archive, facts and events.
 
-        What is under way in it is ended. Contents that other sessions have too stay for them. The answer is 204, with
-        nothing in it.
+        Running work is cancelled. Contents that other sessions share stay. The answer is 204, without a body.
         """
         return _ask(NoQuery, session_id)
 
-    @verb(f"POST {_SESSION}/messages", api.AppendBody, api.AppendAnswer)
+    @verb(f"POST {_SESSION}/messages", schemas.AppendBody, schemas.AppendAnswer)
     def append(
         self,
         session_id: str,
@@ -242,35 +241,34 @@ class Verbs:
         usage: Mapping[str, Any] | None = None,
         *,
         key: str | None = None,
-    ) -> VerbCall[api.AppendBody]:
-        """Append messages, all or none; they are on the disk when this is answered.
+    ) -> VerbCall[schemas.AppendBody]:
+        """Append messages, all or none; when the request is answered, they are on the disk.
 
-        With the header `Idempotency-Key` a request that is sent again appends nothing and is answered as the first
-        time.
+        With the header `Idempotency-Key` a repeated request appends nothing and gets the first answer.
         """
         messages: Any = [message] if isinstance(message, Mapping) else list(message)
         given = None if usage is None else dict(usage)
-        return VerbCall(api.AppendBody(messages=messages, usage=given), session_id, key=key or "")
+        return VerbCall(schemas.AppendBody(messages=messages, usage=given), session_id, key=key or "")
 
     @verb(
         f"GET {_SESSION}/context",
-        api.ContextQuery,
-        api.ContextAnswer,
+        schemas.ContextQuery,
+        schemas.ContextAnswer,
         statuses=(200, 304),
         headers=("If-None-Match",),
     )
-    def context(self, session_id: str, at: int | None = None, *, sealed: bool = True) -> VerbCall[api.ContextQuery]:
-        """Give the messages to send next. With `If-None-Match` nothing is sent when they are the same as last time."""
-        return _ask(api.ContextQuery, session_id, at=at, sealed=sealed)
+    def context(self, session_id: str, at: int | None = None, *, sealed: bool = True) -> VerbCall[schemas.ContextQuery]:
+        """Get the messages to send next. With `If-None-Match` an unchanged context is answered with 304."""
+        return _ask(schemas.ContextQuery, session_id, at=at, sealed=sealed)
 
-    @verb(f"GET {_SESSION}/history", api.HistoryQuery, api.HistoryAnswer)
-    def history(self, session_id: str, after: int = 0, limit: int | None = None) -> VerbCall[api.HistoryQuery]:
-        """Give everything that was appended, in order and equal to what went in; with `limit`, page by page."""
-        return _ask(api.HistoryQuery, session_id, after=after, limit=limit)
+    @verb(f"GET {_SESSION}/history", schemas.HistoryQuery, schemas.HistoryAnswer)
+    def history(self, session_id: str, after: int = 0, limit: int | None = None) -> VerbCall[schemas.HistoryQuery]:
+        """Get everything that was appended, in order and equal to what went in; with `limit`, page by page."""
+        return _ask(schemas.HistoryQuery, session_id, after=after, limit=limit)
 
     # Compactions
 
-    @verb(f"POST {_SESSION}/compact", api.CompactBody, api.CompactAnswer, tag="compactions", errors=(409, 502))
+    @verb(f"POST {_SESSION}/compact", schemas.CompactBody, schemas.CompactAnswer, tag="compactions", errors=(409, 502))
     def compact(
         self,
         session_id: str,
@@ -280,25 +278,25 @@ class Verbs:
         *,
         target_tokens: int | None = None,
         preserve: int | None = None,
-    ) -> VerbCall[api.CompactBody]:
-        """Compact now, at any fill. "Not enough to compact" is an answer, with `compacted: false` and the reason.
+    ) -> VerbCall[schemas.CompactBody]:
+        """Compact now, however full it is. If there is not enough to compact, the answer has `compacted: false`.
 
-        Messages can be appended meanwhile; they stay behind what was compacted.
+        `reason` says why. Messages that are appended meanwhile follow the compacted context.
         """
         given = {"level": level, "focus": focus, "preserve": preserve, "target_tokens": target_tokens}
-        return _ask(api.CompactBody, session_id, **given, dry_run=dry_run)
+        return _ask(schemas.CompactBody, session_id, **given, dry_run=dry_run)
 
-    @verb(f"POST {_SESSION}/cancel", NoQuery, api.CancelAnswer, tag="compactions")
+    @verb(f"POST {_SESSION}/cancel", NoQuery, schemas.CancelAnswer, tag="compactions")
     def cancel(self, session_id: str) -> VerbCall[NoQuery]:
-        """End every compaction of a session that is under way or waits for its turn, whoever has asked for it.
+        """Cancel all compactions of a session, running or waiting.
 
-        When this is answered nothing of it goes on here: whoever asked is told that it was cancelled, and the context
-        is as it was, unless the compaction was done already. One that a job in another process is at hears of it within
-        seconds, and stands when it was done before. A plan is not ended, since it changes nothing.
+        When this is answered, none goes on at this server: their callers get an error, and the context is unchanged,
+        unless a compaction was already done. A job in another process stops within seconds; what it has committed
+        before stays. Plans are not cancelled.
         """
         return _ask(NoQuery, session_id)
 
-    @verb(f"GET {_SESSION}/plan", api.PlanQuery, api.PlanAnswer, result=_plan, tag="compactions")
+    @verb(f"GET {_SESSION}/plan", schemas.PlanQuery, schemas.PlanAnswer, result=_plan, tag="compactions")
     def plan(
         self,
         session_id: str,
@@ -307,81 +305,81 @@ class Verbs:
         target_tokens: int | None = None,
         *,
         steers: Mapping[int, str] | None = None,
-    ) -> VerbCall[api.PlanQuery]:
-        """Tell what a compaction would do now, target by target; nothing is changed, and no model is asked.
+    ) -> VerbCall[schemas.PlanQuery]:
+        """Show what a compaction would do now, target by target; nothing is changed, and no model is asked.
 
-        With turns for tiers, such as `keep=12,15&drop=9`, it tells what would come of deciding so.
+        With tiers for turns, such as `keep=12,15&drop=9`, show the effect of setting them.
         """
         given = {"focus": focus, "level": level, "target_tokens": target_tokens}
-        return _ask(api.PlanQuery, session_id, **given, **_turns_by_tier(steers))
+        return _ask(schemas.PlanQuery, session_id, **given, **_turns_by_tier(steers))
 
-    @verb(f"GET {_SESSION}/steering", NoQuery, api.SteeringAnswer, result=_tiers, tag="compactions")
+    @verb(f"GET {_SESSION}/steering", NoQuery, schemas.SteeringAnswer, result=_tiers, tag="compactions")
     def steering(self, session_id: str) -> VerbCall[NoQuery]:
-        """List what was decided about turns that stand in the context."""
+        """List the tiers that are set for turns in the context."""
         return _ask(NoQuery, session_id)
 
-    @verb(f"POST {_SESSION}/steering", api.SteerBody, api.SteeringAnswer, result=_tiers, tag="compactions")
-    def steer(self, session_id: str, turn: int, tier: str) -> VerbCall[api.SteerBody]:
-        """Give a turn a tier, which every compaction follows, or leave it to the engine again."""
-        return _ask(api.SteerBody, session_id, turn=turn, tier=tier)
+    @verb(f"POST {_SESSION}/steering", schemas.SteerBody, schemas.SteeringAnswer, result=_tiers, tag="compactions")
+    def steer(self, session_id: str, turn: int, tier: str) -> VerbCall[schemas.SteerBody]:
+        """Set the tier of a turn for every compaction, or clear it."""
+        return _ask(schemas.SteerBody, session_id, turn=turn, tier=tier)
 
     @steer.variant(_tiers)
-    def unsteer(self, session_id: str, turn: int | None = None) -> VerbCall[api.SteerBody]:
-        """Leave a turn to the engine again, or all of them."""
-        return _ask(api.SteerBody, session_id, turn=turn)
+    def unsteer(self, session_id: str, turn: int | None = None) -> VerbCall[schemas.SteerBody]:
+        """Clear the tier of a turn, or of all turns."""
+        return _ask(schemas.SteerBody, session_id, turn=turn)
 
-    @verb(f"GET {_SESSION}/compactions", api.PageQuery, api.CompactionPage, tag="compactions")
-    def compactions(self, session_id: str, after: str | None = None, limit: int = 100) -> VerbCall[api.PageQuery]:
-        """List the reports of all compactions, in order, page by page, and what all of them saved together."""
-        return _ask(api.PageQuery, session_id, after=after, limit=limit)
+    @verb(f"GET {_SESSION}/compactions", schemas.PageQuery, schemas.CompactionPage, tag="compactions")
+    def compactions(self, session_id: str, after: str | None = None, limit: int = 100) -> VerbCall[schemas.PageQuery]:
+        """List the reports of all compactions, in order, page by page, with their totals."""
+        return _ask(schemas.PageQuery, session_id, after=after, limit=limit)
 
-    @verb(f"POST {_SESSION}/undo", NoQuery, api.UndoAnswer, result=lambda answer: answer.report, tag="compactions")
+    @verb(f"POST {_SESSION}/undo", NoQuery, schemas.UndoAnswer, result=lambda answer: answer.report, tag="compactions")
     def undo(self, session_id: str) -> VerbCall[NoQuery]:
-        """Take the last compaction back: the context is again what it was, with everything appended since."""
+        """Take the last compaction back: the context is as before, with everything appended since."""
         return _ask(NoQuery, session_id)
 
-    @verb(f"POST {_SESSION}/redo", NoQuery, api.UndoAnswer, result=lambda answer: answer.report, tag="compactions")
+    @verb(f"POST {_SESSION}/redo", NoQuery, schemas.UndoAnswer, result=lambda answer: answer.report, tag="compactions")
     def redo(self, session_id: str) -> VerbCall[NoQuery]:
         """Take the last undo back."""
         return _ask(NoQuery, session_id)
 
     # The archive and facts
 
-    @verb(f"GET {_SESSION}/archive", api.PageQuery, api.ArchivePage, tag="archive")
-    def archive(self, session_id: str, after: str | None = None, limit: int = 100) -> VerbCall[api.PageQuery]:
-        """List the originals of a session in the order in which they were archived, page by page."""
-        return _ask(api.PageQuery, session_id, after=after, limit=limit)
+    @verb(f"GET {_SESSION}/archive", schemas.PageQuery, schemas.ArchivePage, tag="archive")
+    def archive(self, session_id: str, after: str | None = None, limit: int = 100) -> VerbCall[schemas.PageQuery]:
+        """List the originals of a session in the order of archiving, page by page."""
+        return _ask(schemas.PageQuery, session_id, after=after, limit=limit)
 
     @verb(
         f"GET {_SESSION}/archive/{{ref}}",
-        api.RecallQuery,
-        api.RecallAnswer,
+        schemas.RecallQuery,
+        schemas.RecallAnswer,
         result=lambda answer: answer.text,
         tag="archive",
     )
     def recall(
-        self, session_id: str, ref: str, lines: tuple[int, int] | None = None, *, form: api.RecallForm = "original"
-    ) -> VerbCall[api.RecallQuery]:
-        """Give an original back, byte for byte, or some lines or one page of it; or a turn as a conversation.
+        self, session_id: str, ref: str, lines: tuple[int, int] | None = None, *, form: schemas.RecallForm = "original"
+    ) -> VerbCall[schemas.RecallQuery]:
+        """Get an original, byte for byte, or some lines or one page of it; or a turn as a conversation.
 
-        It makes an event `item.recalled`, unless the token may only read.
+        This emits the event `item.recalled`, unless the token may only read.
         """
         wanted = f"{lines[0]}-{lines[1]}" if lines else None
-        return _ask(api.RecallQuery, session_id, ref, lines=wanted, form=form)
+        return _ask(schemas.RecallQuery, session_id, ref, lines=wanted, form=form)
 
     @recall.variant(lambda answer: answer)
     def page(
-        self, session_id: str, ref: str, number: int = 1, tokens: int = 2_000, *, form: api.RecallForm = "original"
-    ) -> VerbCall[api.RecallQuery]:
-        """Give one page of an original that is too long to be shown at once."""
-        return _ask(api.RecallQuery, session_id, ref, page=number, tokens=tokens, form=form)
+        self, session_id: str, ref: str, number: int = 1, tokens: int = 2_000, *, form: schemas.RecallForm = "original"
+    ) -> VerbCall[schemas.RecallQuery]:
+        """Get one page of a long original."""
+        return _ask(schemas.RecallQuery, session_id, ref, page=number, tokens=tokens, form=form)
 
-    @verb(f"POST {_SESSION}/restore", api.RestoreBody, api.RestoreAnswer, tag="archive", errors=(409,))
-    def restore(self, session_id: str, ref: str) -> VerbCall[api.RestoreBody]:
-        """Put an original back into the context, with room made for it when there is none."""
-        return _ask(api.RestoreBody, session_id, ref=ref)
+    @verb(f"POST {_SESSION}/restore", schemas.RestoreBody, schemas.RestoreAnswer, tag="archive", errors=(409,))
+    def restore(self, session_id: str, ref: str) -> VerbCall[schemas.RestoreBody]:
+        """Put an original back into the context; space is made for it if needed."""
+        return _ask(schemas.RestoreBody, session_id, ref=ref)
 
-    @verb(f"GET {_SESSION}/search", api.SearchQuery, api.SearchAnswer, tag="archive")
+    @verb(f"GET {_SESSION}/search", schemas.SearchQuery, schemas.SearchAnswer, tag="archive")
     def search(
         self,
         session_id: str,
@@ -392,35 +390,41 @@ class Verbs:
         kind: str = "",
         since: str = "",
         until: str = "",
-    ) -> VerbCall[api.SearchQuery]:
-        """Search all originals of a session: lines that answer a question, best first."""
+    ) -> VerbCall[schemas.SearchQuery]:
+        """Search all originals of a session: matching lines, best first."""
         found = {"limit": limit, "tokens": tokens, "kind": kind, "since": since, "until": until}
-        return _ask(api.SearchQuery, session_id, q=text, **found)
+        return _ask(schemas.SearchQuery, session_id, q=text, **found)
 
-    @verb(f"GET {_SESSION}/facts", api.FactsQuery, api.FactsAnswer, result=lambda answer: answer.facts, tag="facts")
-    def facts(self, session_id: str, kind: str | None = None) -> VerbCall[api.FactsQuery]:
-        """List what must outlive the text: decisions, errors, failures, file states and so on, by turn.
+    @verb(
+        f"GET {_SESSION}/facts",
+        schemas.FactsQuery,
+        schemas.FactsAnswer,
+        result=lambda answer: answer.facts,
+        tag="facts",
+    )
+    def facts(self, session_id: str, kind: str | None = None) -> VerbCall[schemas.FactsQuery]:
+        """List the facts of a session: decisions, errors, failures, file states and so on, by turn.
 
-        Each tells when it was first and last seen. `kind=error` gives failures as well. With `limit`, page by page.
+        Each says when it was first and last seen. `kind=error` includes failures. With `limit`, page by page.
         """
-        return _ask(api.FactsQuery, session_id, kind=kind)
+        return _ask(schemas.FactsQuery, session_id, kind=kind)
 
     # Checkpoints and handoffs
 
-    @verb(f"GET {_SESSION}/checkpoint", NoQuery, api.CheckpointAnswer, tag="going on")
+    @verb(f"GET {_SESSION}/checkpoint", NoQuery, schemas.CheckpointAnswer, tag="going on")
     def checkpoint(self, session_id: str) -> VerbCall[NoQuery]:
-        """Tell where the work stands, for whoever goes on with it in a fresh window."""
+        """Get the state of the work, for continuing it in a fresh window."""
         return _ask(NoQuery, session_id)
 
-    @verb(f"POST {_SESSION}/checkpoint", api.CheckpointBody, api.CheckpointAnswer, tag="going on")
-    def write_checkpoint(self, session_id: str, note: str = "") -> VerbCall[api.CheckpointBody]:
-        """Keep where the work stands, with a note of one's own, as every compaction does without one."""
-        return _ask(api.CheckpointBody, session_id, note=note)
+    @verb(f"POST {_SESSION}/checkpoint", schemas.CheckpointBody, schemas.CheckpointAnswer, tag="going on")
+    def write_checkpoint(self, session_id: str, note: str = "") -> VerbCall[schemas.CheckpointBody]:
+        """Store a checkpoint with your own note. Every compaction stores one without a note."""
+        return _ask(schemas.CheckpointBody, session_id, note=note)
 
     @verb(
         f"POST {_SESSION}/handoff",
-        api.HandoffBody,
-        api.HandoffAnswer,
+        schemas.HandoffBody,
+        schemas.HandoffAnswer,
         result=lambda answer: answer.request,
         tag="going on",
         errors=(409, 502),
@@ -434,57 +438,63 @@ class Verbs:
         *,
         feature: str = "",
         spec_path: str = "",
-    ) -> VerbCall[api.HandoffBody]:
-        """Write what a sub-agent or the next phase is given, with a summary of at most 500 tokens. Compacts first."""
+    ) -> VerbCall[schemas.HandoffBody]:
+        """Write the request for a sub-agent or the next phase, with a summary of at most 500 tokens. Compacts first."""
         given = {"phase": phase, "task": task, "task_id": task_id, "feature": feature, "spec_path": spec_path}
-        return _ask(api.HandoffBody, session_id, **given)
+        return _ask(schemas.HandoffBody, session_id, **given)
 
-    @verb(f"POST {_SESSION}/handoff/answer", api.ReceiveBody, api.ReceiveAnswer, tag="going on")
-    def receive(self, session_id: str, answer: Mapping[str, Any] | str) -> VerbCall[api.ReceiveBody]:
-        """Take in a sub-agent's answer to a handoff, which the next phase is then given; all of it is archived."""
-        return _ask(api.ReceiveBody, session_id, answer=answer if isinstance(answer, str) else dict(answer))
+    @verb(f"POST {_SESSION}/handoff/answer", schemas.ReceiveBody, schemas.ReceiveAnswer, tag="going on")
+    def receive(self, session_id: str, answer: Mapping[str, Any] | str) -> VerbCall[schemas.ReceiveBody]:
+        """Receive a sub-agent's answer to a handoff: archive it, and keep what the next phase needs."""
+        return _ask(schemas.ReceiveBody, session_id, answer=answer if isinstance(answer, str) else dict(answer))
 
     # Webhooks
 
-    @verb("POST /v1/webhooks", api.WebhookBody, api.WebhookMade, statuses=(201,), tag="events")
-    def add_webhook(self, url: str, types: Iterable[str] = ()) -> VerbCall[api.WebhookBody]:
-        """Have events sent to an address by POST, signed with the secret in the answer, which is shown only now.
+    @verb("POST /v1/webhooks", schemas.WebhookBody, schemas.WebhookMade, statuses=(201,), tag="events")
+    def add_webhook(self, url: str, types: Iterable[str] = ()) -> VerbCall[schemas.WebhookBody]:
+        """Add a webhook: events are sent to its address by POST, signed with the secret in the answer.
 
-        It must be https and lead to a public address, unless the server allows others.
+        The secret is shown only now. The address must be public and use https, unless the server allows others.
         """
-        return _ask(api.WebhookBody, url=url, types=list(types))
+        return _ask(schemas.WebhookBody, url=url, types=list(types))
 
-    @verb("GET /v1/webhooks", NoQuery, api.WebhooksAnswer, result=lambda answer: answer.webhooks, tag="events")
+    @verb("GET /v1/webhooks", NoQuery, schemas.WebhooksAnswer, result=lambda answer: answer.webhooks, tag="events")
     def webhooks(self) -> VerbCall[NoQuery]:
         """List the webhooks of the token's namespace, oldest first, without their secrets.
 
-        A token that may only read sees of each address no more than the machine's name.
+        A read-only token sees only the host of each address.
         """
         return _ask(NoQuery)
 
-    @verb(f"GET {_WEBHOOK}", NoQuery, api.WebhookAnswer, tag="events")
+    @verb(f"GET {_WEBHOOK}", NoQuery, schemas.WebhookAnswer, tag="events")
     def webhook(self, webhook_id: str) -> VerbCall[NoQuery]:
         """Show a webhook, and whether it is enabled."""
         return _ask(NoQuery, webhook_id)
 
-    @verb(f"DELETE {_WEBHOOK}", NoQuery, api.RemovedAnswer, result=lambda _: None, tag="events")
+    @verb(f"DELETE {_WEBHOOK}", NoQuery, schemas.RemovedAnswer, result=lambda _: None, tag="events")
     def remove_webhook(self, webhook_id: str) -> VerbCall[NoQuery]:
-        """Send a webhook nothing more, and forget it."""
+        """Remove a webhook."""
         return _ask(NoQuery, webhook_id)
 
-    @verb(f"GET {_WEBHOOK}/deliveries", NoQuery, api.DeliveriesAnswer, tag="events")
+    @verb(f"GET {_WEBHOOK}/deliveries", NoQuery, schemas.DeliveriesAnswer, tag="events")
     def deliveries(self, webhook_id: str) -> VerbCall[NoQuery]:
-        """List what is yet to be sent to a webhook, in order, and how the last attempts went, newest first."""
+        """List the waiting deliveries of a webhook, in order, and its last attempts, newest first."""
         return _ask(NoQuery, webhook_id)
 
-    @verb(f"POST {_WEBHOOK}/replay", api.ReplayBody, api.ReplayAnswer, result=lambda answer: answer.owed, tag="events")
-    def replay(self, webhook_id: str, after: str = "") -> VerbCall[api.ReplayBody]:
-        """Send a webhook again what came behind an event, or all that is kept. One that was disabled is enabled."""
-        return _ask(api.ReplayBody, webhook_id, after=after)
+    @verb(
+        f"POST {_WEBHOOK}/replay",
+        schemas.ReplayBody,
+        schemas.ReplayAnswer,
+        result=lambda answer: answer.owed,
+        tag="events",
+    )
+    def replay(self, webhook_id: str, after: str = "") -> VerbCall[schemas.ReplayBody]:
+        """Send a webhook the events after a given one again, or all that are kept. This enables a disabled webhook."""
+        return _ask(schemas.ReplayBody, webhook_id, after=after)
 
-    @verb("GET /healthz", NoQuery, api.HealthAnswer, name="healthz", is_open=True, tag="server")
+    @verb("GET /healthz", NoQuery, schemas.HealthAnswer, name="healthz", is_open=True, tag="server")
     def health(self) -> VerbCall[NoQuery]:
-        """Tell that the server answers, whatever its store does."""
+        """Check that the server answers; the store is not checked."""
         return _ask(NoQuery)
 
 
@@ -493,32 +503,32 @@ class ServerVerbs(Verbs):
 
     @verb(
         "GET /v1/events",
-        api.EventsQuery,
+        schemas.EventsQuery,
         bytes,
         tag="events",
         headers=("Last-Event-ID",),
         media_type="text/event-stream",
     )
-    def events(self) -> VerbCall[api.EventsQuery]:
-        """Follow events as they happen, of all sessions or of one, as server-sent events without end.
+    def events(self) -> VerbCall[schemas.EventsQuery]:
+        """Stream events as they happen, of all sessions or of one, as server-sent events without end.
 
-        After `Last-Event-ID` (a header, or `last_event_id` in the query) those that came behind that event are sent
-        first; `0` sends all that are kept. When that event is no longer kept, a `gap` is sent first. A comment every 15
-        seconds says that the server is there. A reader that is too slow, and every reader of a server that stops, is
-        sent an `end` and may come again. `types` names the wanted types, with commas between them.
+        With `Last-Event-ID` (a header, or `last_event_id` in the query) the events after that one are sent first; `0`
+        sends all that are kept. If that event is no longer kept, a `gap` is sent first. A comment is sent every 15
+        seconds. A reader that is too slow, and every reader when the server stops, gets an `end` and may reconnect.
+        `types` is a list of types, separated by commas.
         """
-        return _ask(api.EventsQuery)
+        return _ask(schemas.EventsQuery)
 
     @verb("GET /metrics", NoQuery, bytes, tag="server", media_type="text/plain")
     def metrics(self) -> VerbCall[NoQuery]:
-        """Give the numbers of the server and its store as Prometheus reads them."""
+        """Get the metrics of the server and its store, for Prometheus."""
         return _ask(NoQuery)
 
-    @verb("GET /readyz", NoQuery, api.HealthAnswer, is_open=True, tag="server")
+    @verb("GET /readyz", NoQuery, schemas.HealthAnswer, is_open=True, tag="server")
     def readyz(self) -> VerbCall[NoQuery]:
-        """Tell whether the server can do its work: something small is written to its store and read again.
+        """Check that the server can write to its store and read it.
 
-        Within a second it is answered with 200, or with 503 and what fails, `write` or `read` or both.
+        The answer comes within a second: 200, or 503 and what fails, `write` or `read` or both.
         """
         return _ask(NoQuery)
 

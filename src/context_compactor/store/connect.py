@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from context_compactor.addresses import is_postgres, without_password
 from context_compactor.errors import BadSetting, MissingExtra
 from context_compactor.store.sql_store import SqlStore
 from context_compactor.store.sqlite import SqliteStore
 from context_compactor.store.sqlite_connection import MEMORY
+from context_compactor.store_urls import is_postgres, without_password
 
 _PREFIX = "sqlite:///"
 _EXAMPLE = "sqlite:///.compactor/compactor.db"

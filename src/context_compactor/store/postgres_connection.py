@@ -17,8 +17,8 @@ from psycopg.pq import TransactionStatus
 from psycopg.types.string import StrDumperUnknown, TextBinaryLoader, TextLoader
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from context_compactor.addresses import without_password
 from context_compactor.errors import BadSetting, StoreError, StoreLocked
+from context_compactor.store_urls import without_password
 
 _OWN = {"schema": "compactor", "connections": "10"}
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")

@@ -25,7 +25,7 @@ from context_compactor.dialects.record import (
 from context_compactor.dialects.turns import reference_id
 from context_compactor.engine.apply import WrittenContext
 from context_compactor.engine.compact import write_context
-from context_compactor.engine.decisions import explain_decisions
+from context_compactor.engine.explain import explain_decisions
 from context_compactor.engine.layouts import Room, Zone
 from context_compactor.engine.plan import Decision
 from context_compactor.engine.report import ModelCall

@@ -18,10 +18,7 @@ from context_compactor.protocols import Model
 from context_compactor.settings import Level, Settings, Spending
 from context_compactor.summarize.clients.client import Secrets
 from context_compactor.summarize.clients.names import FORMS, open_model
-from context_compactor.summarize.merge import place_summary, summary_tokens, with_model_calls, with_room
-from context_compactor.summarize.model import Control, ModelAnswer, ModelRequest, ModelStep, with_retries
-from context_compactor.summarize.prompt import load_prompt
-from context_compactor.summarize.subject import (
+from context_compactor.summarize.input import (
     RequestPlan,
     SummaryOutcome,
     SummarySubject,
@@ -31,6 +28,9 @@ from context_compactor.summarize.subject import (
     reason_to_skip,
     subject_of,
 )
+from context_compactor.summarize.merge import place_summary, summary_tokens, with_model_calls, with_room
+from context_compactor.summarize.model import Control, ModelAnswer, ModelRequest, ModelStep, with_retries
+from context_compactor.summarize.prompt import load_prompt
 from context_compactor.summarize.summary import Summary
 from context_compactor.summarize.writer import UNMERGED, write_summary
 from context_compactor.tokens.prices import ModelUsage, call_cost

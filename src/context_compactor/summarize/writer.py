@@ -29,6 +29,16 @@ from context_compactor.protocols import Model
 from context_compactor.settings import Price
 from context_compactor.summarize.evidence import Evidence, Objection
 from context_compactor.summarize.gate import check_answer
+from context_compactor.summarize.input import (
+    DEFAULT_LIMITS,
+    MIN_ROOM,
+    SummaryLimits,
+    SummaryOutcome,
+    SummarySubject,
+    chunk_room,
+    expected_calls,
+    language_for,
+)
 from context_compactor.summarize.model import Control, ModelAnswer, ModelRequest, ModelStep, raise_if_stopped
 from context_compactor.summarize.prompt import Prompt, built_in_prompt
 from context_compactor.summarize.request import (
@@ -44,16 +54,6 @@ from context_compactor.summarize.request import (
     quote_turns,
     quoted,
     request_tokens,
-)
-from context_compactor.summarize.subject import (
-    DEFAULT_LIMITS,
-    MIN_ROOM,
-    SummaryLimits,
-    SummaryOutcome,
-    SummarySubject,
-    chunk_room,
-    expected_calls,
-    language_for,
 )
 from context_compactor.summarize.summary import Summary, fit_summary, merge_summaries, render_summary
 from context_compactor.tokens.prices import ModelUsage, call_cost

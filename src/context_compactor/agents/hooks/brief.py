@@ -20,7 +20,7 @@ from context_compactor.facts.lesson_folders import load_lessons, owner_folder
 from context_compactor.handoff.writer import material_of, resume_brief
 from context_compactor.sessions import checkpoints
 from context_compactor.sessions.core import Core
-from context_compactor.sessions.facts import all_facts, scene_of
+from context_compactor.sessions.facts import all_facts, parsed_context
 from context_compactor.sessions.handoff import orchestrator
 from context_compactor.sessions.project import local_owner, project_of
 
@@ -47,7 +47,7 @@ def brief_text(core: Core, agent: CodingAgent, mark: str) -> str:
     )  # all of it is archived, so a list says nothing
     tail = _closing(core, agent, mark)
     room = agent.max_hook_bytes - _SPARE - _size(tail) - 2
-    material = material_of(scene_of(core), facts)
+    material = material_of(parsed_context(core), facts)
     text = ""
     for tokens in _SIZES:
         text = resume_brief(checkpoint, facts, tokens, material)

@@ -170,7 +170,7 @@ def _exchange(core: Core, call: HookCall, tool: str, text: str) -> tuple[ToolUse
 
 def _number(core: Core, call_id: str) -> int:
     """Which call of the session this is; 0 when the log does not have it yet."""
-    exchanges = (exchange for turn in core.parse_context().scene.turns for exchange in turn.exchanges)
+    exchanges = (exchange for turn in core.parse_context().content.turns for exchange in turn.exchanges)
     return next((each.number for each in exchanges if each.call and each.call.id == call_id), 0)
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from msgspec import structs
 
-from context_compactor.addresses import is_postgres, without_password
 from context_compactor.agents.hook_state import AgentSessionRow
 from context_compactor.agents.install.doctor_findings import DoctorContext, Finding, look, moment, ok, wrong
 from context_compactor.agents.paths import HOME
@@ -22,6 +21,7 @@ from context_compactor.store.connect import connect, sqlite_path
 from context_compactor.store.database import scripts
 from context_compactor.store.sql_store import SqlStore
 from context_compactor.store.sqlite_connection import refuse_foreign
+from context_compactor.store_urls import is_postgres, without_password
 
 _MOST_SESSIONS = 5
 _LITTLE, _VERY_LITTLE = 1_000_000_000, 100_000_000

@@ -242,10 +242,10 @@ GAP = "…"
 
 
 class Hit(Struct, frozen=True):
-    """Lines of an original that answer a search.
+    """Lines of an original that match a search.
 
-    `id` recalls the whole original. Lines count from 1 in what a reader of the original sees; `position` orders hits
-    as the history does. `exchange` is the turn in which the user opened the exchange that they stand in.
+    `id` recalls the whole original. Lines are counted from 1 in the readable form of the original. `position` orders
+    hits by the history. `exchange` is the turn with which the user began the exchange.
     """
 
     id: str
@@ -286,7 +286,7 @@ def _hit(run: Sequence[Passage], score: float, exchanges: Exchanges) -> Hit:
 
 
 def render_hits(hits: Sequence[Hit]) -> str:
-    """Hits as text in the order of the history: each original's id and kind over its lines, with a mark at gaps."""
+    """Hits as text, in the order of the history: the id and kind of each original, its lines, and `…` at gaps."""
     blocks: list[str] = []
     open_head = ""
     for hit in sorted(hits, key=lambda hit: hit.position):

@@ -100,7 +100,7 @@ _PLAIN_LEVEL = 9
 _WORTH = 2
 
 
-class _Tally(Struct):
+class _Repeated(Struct):
     """Lines that differ only in numbers: the first of them, how many, how bad."""
 
     line: str
@@ -113,22 +113,22 @@ def digest_log(_: ToolCall | None, output: ToolOutput) -> list[str]:
     lines = [line for line in read_numbered_lines(to_lines(output.body)).lines if line.strip()]
     if not lines:
         return []
-    levels, tallies = _tally(lines)
+    levels, repeats = _count_repeats(lines)
     counts = ", ".join(f"{name} {levels[name]:,}" for name in _NAMES if levels[name])
     heading = "; ".join(part for part in (plural(len(lines), "line"), counts, _span(lines)) if part)
-    return [heading, *_merged(tallies), f"last: {clip_line(lines[-1], 170)}"]
+    return [heading, *_merged(repeats), f"last: {clip_line(lines[-1], 170)}"]
 
 
-def _tally(lines: list[str]) -> tuple[Counter[str], list[_Tally]]:
+def _count_repeats(lines: list[str]) -> tuple[Counter[str], list[_Repeated]]:
     """Errors and warnings; in a log without levels every line counts as one."""
     found = [(line, _level_of(line)) for line in lines]
     levels = Counter(_NAMES[level] for _, level in found if level < _PLAIN_LEVEL)
     worth = [(line, level) for line, level in found if level <= _WORTH]
-    tallies: dict[str, _Tally] = {}
+    repeats: dict[str, _Repeated] = {}
     for line, level in worth if levels else [(line, _PLAIN_LEVEL) for line in lines]:
         key = f"{level}{_CHANGING.sub('0', line[:200])}"
-        tallies.setdefault(key, _Tally(line, level)).count += 1
-    return levels, list(tallies.values())
+        repeats.setdefault(key, _Repeated(line, level)).count += 1
+    return levels, list(repeats.values())
 
 
 def _level_of(line: str) -> int:
@@ -144,9 +144,9 @@ def _span(lines: list[str]) -> str:
     return f"{first} to {last}" if first and last else ""
 
 
-def _merged(tallies: list[_Tally]) -> list[str]:
+def _merged(repeats: list[_Repeated]) -> list[str]:
     """Worst level first, then the most frequent."""
-    ranked = sorted(tallies, key=lambda tally: (tally.level, -tally.count))
+    ranked = sorted(repeats, key=lambda each: (each.level, -each.count))
     lines = [
         clip_line(each.line, 170) + (f"  {TIMES}{each.count:,}" if each.count > 1 else "") for each in ranked[:_MOST]
     ]

@@ -7,7 +7,7 @@ from typing import Any
 from context_compactor.engine.report import Report
 from context_compactor.server.dashboard.layout import HtmlPage
 from context_compactor.server.dashboard.requests import NoForm, PageRequest
-from context_compactor.sessions.api import CompactBody
+from context_compactor.sessions.schemas import CompactBody
 from context_compactor.sessions.session import Session
 
 

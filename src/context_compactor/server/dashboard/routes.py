@@ -37,7 +37,7 @@ from context_compactor.server.problems import RequestRefused, on_unexpected_erro
 from context_compactor.server.requests import read_query
 from context_compactor.server.service import Service
 from context_compactor.server.tokens import Scope
-from context_compactor.sessions.api import CompactBody, Problem
+from context_compactor.sessions.schemas import CompactBody, Problem
 
 
 class LoginForm(Struct, frozen=True):

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from context_compactor.addresses import without_password
 from context_compactor.agents.deletion import delete_sessions, with_subagents
 from context_compactor.archive.export import Exported
 from context_compactor.archive.search.passages import Hit
@@ -22,16 +21,17 @@ from context_compactor.facts.fact import Fact
 from context_compactor.handoff.checkpoint_text import render_checkpoint
 from context_compactor.handoff.protocol import HandoffRequest
 from context_compactor.sessions import views
-from context_compactor.sessions.api import struct_from
 from context_compactor.sessions.core import Clock, wall_clock
 from context_compactor.sessions.lifecycle import change_settings, open_core
 from context_compactor.sessions.project import local_owner, project_of
 from context_compactor.sessions.recall import Restored
+from context_compactor.sessions.schemas import struct_from
 from context_compactor.sessions.session import Session
 from context_compactor.sessions.token_series import FillRules, token_series
 from context_compactor.sessions.views import ContextDiff, HistoryPage, history_page
 from context_compactor.store.connect import connect
 from context_compactor.store.sql_store import SqlStore
+from context_compactor.store_urls import without_password
 from context_compactor.tui.sources.base import (
     AppendResult,
     CompactionLine,

@@ -19,8 +19,8 @@ from context_compactor.engine.plan import Plan
 from context_compactor.engine.report import Report
 from context_compactor.errors import BadSetting, CompactorError
 from context_compactor.handoff.protocol import HandoffRequest
-from context_compactor.sessions.api import SessionAnswer, struct_from
 from context_compactor.sessions.recall import RecallPage, Restored
+from context_compactor.sessions.schemas import SessionAnswer, struct_from
 from context_compactor.sessions.views import ContextDiff, HistoryPage
 from context_compactor.settings import DEFAULT_LEVELS, LevelRule
 from context_compactor.store.events import Event

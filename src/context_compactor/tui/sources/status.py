@@ -12,9 +12,9 @@ from context_compactor.dialects.record import open_record
 from context_compactor.dialects.turns import split_turns
 from context_compactor.protocols import Store
 from context_compactor.sessions import views
-from context_compactor.sessions.api import struct_from
 from context_compactor.sessions.core import Core
 from context_compactor.sessions.log import ContextReader
+from context_compactor.sessions.schemas import struct_from
 from context_compactor.sessions.state import given_settings, read_profile, read_session_state
 from context_compactor.sessions.token_series import FillRules
 from context_compactor.sessions.views import totals
