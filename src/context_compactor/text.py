@@ -88,9 +88,13 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(char if char.isprintable() or char in keep else " " for char in text)
 
 
+# Every run of blanks and line breaks but a single blank.
+_WIDE_GAP = re.compile(r"[^\S ]\s*| \s+")
+
+
 def flat_text(text: str) -> str:
-    """A text with one blank for every run of blanks and line breaks, made line by line to save memory."""
-    return " ".join(filter(None, (" ".join(line.split()) for line in text.split("\n"))))
+    """A text with one blank for every run of blanks and line breaks."""
+    return _WIDE_GAP.sub(" ", text).strip()
 
 
 def clip(text: str, most: int, *, strip: bool = True) -> str:

@@ -12,7 +12,7 @@ from context_compactor.dialects.repair import repair
 from context_compactor.engine.classify import parse_context
 from context_compactor.engine.compact import write_context
 from context_compactor.engine.request import EngineConfig, Goal, shares_for
-from context_compactor.engine.result import CompactedContext, context_text
+from context_compactor.engine.result import CompactedContext, context_texts
 from context_compactor.engine.strategies import DEFAULT_LAYOUTS, DEFAULT_STRATEGIES, KeepLines
 from context_compactor.settings import Level
 from context_compactor.tokens.counting import MessageCounter, counter_for
@@ -147,7 +147,7 @@ def test_how_a_call_ended_is_told_once_after_several_compactions():
     messages = opened("anthropic", parts=3)
     for share in (0.45, 0.8, 0.8):
         messages = compacted(messages, "anthropic", share, Level.SOFT)
-    assert context_text(messages).count("134 passed, 2 failed: ") == 1
+    assert "\n".join(context_texts(messages)).count("134 passed, 2 failed: ") == 1
 
 
 @pytest.mark.parametrize(("tests", "offered"), [(1, 1), (2, 2), (30, 0)])

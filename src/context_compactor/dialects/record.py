@@ -148,10 +148,11 @@ class Record(Struct, frozen=True):
 
 def render_record(record: Record) -> str:
     """The record as the model reads it."""
-    return "\n".join(_lines(record))
+    return "\n".join(record_lines(record))
 
 
-def _lines(record: Record) -> Iterator[str]:
+def record_lines(record: Record) -> Iterator[str]:
+    """The record line by line; a quote is several lines in one."""
     yield (
         f"{OPENING} Written by Context Compactor, not by the user: it stands for {record.messages:,} earlier messages "
         f"({record.tokens:,} tokens, turns 1 to {record.turns}, calls 1 to {record.calls}{_without(record)}). "

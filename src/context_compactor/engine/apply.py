@@ -11,7 +11,7 @@ from context_compactor.archive.originals import Original, ids_of, turn_original
 from context_compactor.archive.search.terms import terms
 from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.messages import Message, ToolResult
-from context_compactor.dialects.record import Excerpt, Quote, Record, RecordEntry, render_record
+from context_compactor.dialects.record import Excerpt, Quote, Record, RecordEntry, record_lines, render_record
 from context_compactor.dialects.turns import REFERENCE_PATTERN, Turn, reference_id
 from context_compactor.engine.classify import ParsedContext, result_original
 from context_compactor.engine.layouts import Room, Zone, ZonedTurns
@@ -214,12 +214,10 @@ class WrittenContext(Struct, frozen=True):
 
     def cited(self) -> set[str]:
         """Every id that the record or a shortened part names, with the turns that stand behind the record."""
-        edited = [text for changes in self.texts.edits.values() for text in changes.values() if text]
+        edited = (text for changes in self.texts.edits.values() for text in changes.values() if text)
         behind = (reference_id("turn", number) for number, _ in (self.record.behind if self.record else ()))
-        return {
-            *REFERENCE_PATTERN.findall("\n".join((render_record(self.record) if self.record else "", *edited))),
-            *behind,
-        }
+        texts = chain(record_lines(self.record) if self.record else (), edited)
+        return {*chain.from_iterable(map(REFERENCE_PATTERN.findall, texts)), *behind}
 
 
 class Composer(Struct, frozen=True):
@@ -318,6 +316,7 @@ def fill_target(composer: Composer, target: int, kept: float) -> WrittenContext:
     del base  # a context that was written is as large as what may stay: one is held at a time
     story.fill(room * story_share(kept))
     draft.cover(line.text for line in story.lines())
+    draft.names.forget_words()
     draft.chooser.start()
     written = _fill_lines(draft, write(), target, write)
     for _ in range(_ROUNDS):

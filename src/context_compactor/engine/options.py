@@ -42,6 +42,10 @@ class Blocks:
         for start, end, first, lines in zip(numbers, numbers, numbers, numbers, strict=True):
             yield Block(text[start:end], first, lines)
 
+    def first_line(self, at: int) -> int:
+        """The line of the original at which a block begins."""
+        return self._places[4 * at + 2]
+
     def text(self, at: int) -> str:
         """The words of one block."""
         return self._text[self._places[4 * at] : self._places[4 * at + 1]]
@@ -151,28 +155,38 @@ class Offers:
         text = self._texts.get(at)
         return self._sources[self.sources[at]].blocks.text(self.blocks[at]) if text is None else text
 
+    def texts(self) -> Iterator[str]:
+        """The text of each option."""
+        texts, sources = self._texts, self._sources
+        for at, (source, block) in enumerate(zip(self.sources, self.blocks, strict=True)):
+            yield texts[at] if at in texts else sources[source].blocks.text(block)
+
     def add(self, option: Option) -> None:
         """One more; of several for one target the dearest counts, in the place of the first."""
-        known = self._known.setdefault(option.source, array("i"))
+        known = self._known.get(option.source)
+        if known is None:
+            known = self._known[option.source] = array("i")
         target = option.block - OUTCOME
         if target >= len(known):
             known.extend([-1] * (max(len(self._sources[option.source].blocks) - OUTCOME, target + 1) - len(known)))
         at = known[target]
+        if at >= 0 and option.weight <= self.weights[at]:
+            return
+        kind = (option.strategy, option.tier, option.reason, option.is_all)
+        number = self._numbers.get(kind)
+        if number is None:
+            number = self._numbers[kind] = len(self._kinds)
+            self._kinds.append(kind)
         if at < 0:
-            at = known[target] = len(self)
+            at = known[target] = len(self.sources)
             self.sources.append(option.source)
             self.blocks.append(option.block)
             self.weights.append(option.weight)
-            self._kind_of.append(0)
-        elif option.weight <= self.weights[at]:
-            return
-        self.weights[at] = option.weight
-        kind = (option.strategy, option.tier, option.reason, option.is_all)
-        if kind not in self._numbers:
-            self._numbers[kind] = len(self._kinds)
-            self._kinds.append(kind)
-        self._kind_of[at] = self._numbers[kind]
-        self._texts.pop(at, None)
+            self._kind_of.append(number)
+        else:
+            self.weights[at] = option.weight
+            self._kind_of[at] = number
+            self._texts.pop(at, None)
         if option.block < 0 or not self._sources[option.source].blocks.is_text_of(option.text, option.block):
             self._texts[at] = option.text
 

@@ -28,16 +28,21 @@ _HEADING_SHARE = 0.5
 # the smaller it is; its last bits are the number of the piece.
 _PIECE_BITS = 32
 _HIGHEST = 1 << 63
+_PIECE = (1 << _PIECE_BITS) - 1
 _FLOAT, _WHOLE = struct.Struct("d"), struct.Struct("q")
+_float_bytes, _whole_of = _FLOAT.pack, _WHOLE.unpack
+_whole_bytes, _float_of = _WHOLE.pack, _FLOAT.unpack
 
 
 def _entry(density: float, at: int) -> int:
     """A density is only told from others above nothing: what adds nothing is never taken."""
-    return (_HIGHEST - int(_WHOLE.unpack(_FLOAT.pack(max(density, 0.0)))[0]) << _PIECE_BITS) | at
+    whole: int = _whole_of(_float_bytes(density if density > 0.0 else 0.0))[0]
+    return (_HIGHEST - whole << _PIECE_BITS) | at
 
 
 def _density_of(entry: int) -> float:
-    return float(_FLOAT.unpack(_WHOLE.pack(_HIGHEST - (entry >> _PIECE_BITS)))[0])
+    density: float = _float_of(_whole_bytes(_HIGHEST - (entry >> _PIECE_BITS)))[0]
+    return density
 
 
 class NumberLists:
@@ -82,7 +87,7 @@ class Chooser:
     def __init__(
         self,
         pieces: Candidates,
-        worth: Sequence[float],
+        worth: array[float],
         weights: Weights,
         headings: dict[int, float],
         most: dict[int, float] | None = None,
@@ -96,13 +101,15 @@ class Chooser:
         self._headings = dict(headings)
         self._most = most or {}
         self._used: dict[int, float] = {}
-        self._costs: list[float] = []
-        self._gains: list[float] = []
+        self._costs = array("d")
+        self._gains = array("d")
+        self._final: array[float] | None = None
         self._seen = bytearray(len(worth))
         self._lines: set[int] = set()
         self._first = array("d")
         self._order = array("I")
         self._next = 0
+        self._front: int | None = None
         self._reweighed: list[int] = []
         self._taken = bytearray(len(pieces))
 
@@ -123,19 +130,20 @@ class Chooser:
         """Weigh every piece once."""
         self._first = array("d", map(self._density, range(len(self.pieces))))
         self._order = array("I", sorted(range(len(self.pieces)), key=self._first.__getitem__, reverse=True))
-        self._next = 0
+        self._next, self._front = 0, None
         self._reweighed = []
 
     def fill(self, tokens: float) -> None:
         """Take the best pieces that fit until about this many tokens are used."""
         skipped: list[int] = []
+        taken, reweighed, last = self._taken, self._reweighed, len(self._order)
         while self.tokens < tokens and (entry := self._pop()) is not None:
-            at = entry & ((1 << _PIECE_BITS) - 1)
-            if self._taken[at]:
+            at = entry & _PIECE
+            if taken[at]:
                 continue
             now = self._density(at)
-            if now < _density_of(entry) - 1e-9 and (self._reweighed or self._next < len(self._order)):
-                heappush(self._reweighed, _entry(now, at))
+            if now < _density_of(entry) - 1e-9 and (reweighed or self._next < last):
+                heappush(reweighed, _entry(now, at))
                 continue
             if now <= 0.0 or self._is_used_up(at):
                 continue
@@ -150,18 +158,21 @@ class Chooser:
 
     def _pop(self) -> int | None:
         """The best of what is left, by the first weighing or a later one."""
-        if self._next == len(self._order):
-            return heappop(self._reweighed) if self._reweighed else None
-        at = self._order[self._next]
-        first = _entry(self._first[at], at)
-        if self._reweighed and self._reweighed[0] < first:
+        if self._front is None and self._next < len(self._order):
+            at = self._order[self._next]
+            self._front = _entry(self._first[at], at)
+        if self._reweighed and (self._front is None or self._reweighed[0] < self._front):
             return heappop(self._reweighed)
-        self._next += 1
+        first, self._front = self._front, None
+        self._next += first is not None
         return first
 
     def finish(self) -> None:
-        """Let go of the order in which pieces would be taken; nothing more is taken or given back."""
+        """Nothing more is taken or given back: keep what each piece adds, and let go of what it was weighed by."""
+        self._final = self.gains()
         self._first, self._order, self._next, self._reweighed = array("d"), array("I"), 0, []
+        self._lines, self._seen, self._worth = set(), bytearray(), array("d")
+        self.pieces = Candidates(self.pieces.sources)
 
     def drop_last(self, tokens: float) -> None:
         """Give back the least valuable pieces until about this many tokens are free."""
@@ -177,10 +188,14 @@ class Chooser:
             self.tokens -= cost
             self._use(at, -1)
 
-    def gains(self) -> list[float]:
+    def gains(self) -> array[float]:
         """What each piece added for each of its tokens when it was taken, or would add now."""
-        taken = dict(zip(self.chosen, self._gains, strict=True))
-        return [taken[at] if at in taken else self._density(at) for at in range(len(self.pieces))]
+        if self._final is not None:
+            return self._final
+        gains = array("d", map(self._density, range(len(self.pieces))))
+        for at, gain in zip(self.chosen, self._gains, strict=True):
+            gains[at] = gain
+        return gains
 
     def _cost(self, at: int) -> float:
         """What a piece costs now: with the heading of its source when it is the first of it."""
@@ -203,8 +218,11 @@ class Chooser:
         value = pieces.weights[at] * tokens
         # The loops of a compaction end here, a hundred thousand times: no call that can be spared.
         lists = pieces.lines
-        lines = lists.numbers[lists.ends[at] : lists.ends[at + 1]]
-        if lines and not self._lines.isdisjoint(lines):
+        start, end = lists.ends[at], lists.ends[at + 1]
+        if end - start == 1:
+            if lists.numbers[start] in self._lines:
+                value = 0.0
+        elif start < end and not self._lines.isdisjoint(lines := lists.numbers[start:end]):
             value *= sum(line not in self._lines for line in lines) / len(lines)
         lists = pieces.names
         start, end = lists.ends[at], lists.ends[at + 1]
@@ -274,8 +292,8 @@ def weigh_options(view: PlanningView, offers: Offers) -> Candidates:
     shares = view.focus.shares([option.text for option in offers]) if view.focus else None
     rates = [token_rate(source) for source in view.sources]
     pieces = Candidates(offers.sources)
-    for at, number in enumerate(offers.sources):
-        text, source = offers.text(at), view.sources[number]
+    for at, (number, text) in enumerate(zip(offers.sources, offers.texts(), strict=True)):
+        source = view.sources[number]
         lines = distinct_lines(text)
         again = weights.shown_again if source.voice is Voice.RESULT else weights.repeated
         weight = (
@@ -311,11 +329,16 @@ def seen_lines(view: PlanningView) -> dict[str, int]:
 
 def distinct_lines(text: str) -> list[str]:
     """The lines of a text that say something, without their indent."""
+    if "\n" not in text:
+        line = text.strip()
+        return [line] if len(line) >= _TELLING_LINE else []
     return [line for line in map(str.strip, text.split("\n")) if len(line) >= _TELLING_LINE]
 
 
 def _average_repeats(lines: Sequence[str], seen: dict[str, int]) -> float:
     """How often lines stood in other sources too, on average."""
+    if len(lines) == 1:
+        return min(seen.get(lines[0], 1) - 1, _OFTEN)
     return sum(min(seen.get(line, 1) - 1, _OFTEN) for line in lines) / len(lines) if lines else 0.0
 
 
@@ -331,7 +354,7 @@ def _own_wording_share(text: str) -> float:
     return max((words - _RUN + 1) / words, _LEAST_INSIDE) if words else _LEAST_INSIDE
 
 
-def names_worth(view: PlanningView, names_of: Sequence[array[int]]) -> list[float]:
+def names_worth(view: PlanningView, names_of: Sequence[array[int]]) -> array[float]:
     """What each name is worth: how it was met, how long ago, and what kind of name it is."""
     after = sum(source.tokens for source in view.sources)
     uses = [NameUse() for _ in range(len(view.names))]
@@ -346,10 +369,13 @@ def names_worth(view: PlanningView, names_of: Sequence[array[int]]) -> list[floa
             if field == "used" or not use.used:
                 use.after = after
     alone, part = view.names.alone, view.weights.name_part
-    return [
-        name_worth(use, view.weights) * shape_worth(name) * (1.0 if at in alone else part)
-        for at, (use, name) in enumerate(zip(uses, view.names.names, strict=True))
-    ]
+    return array(
+        "d",
+        (
+            name_worth(use, view.weights) * shape_worth(name) * (1.0 if is_alone else part)
+            for use, name, is_alone in zip(uses, view.names.names, alone, strict=True)
+        ),
+    )
 
 
 def _field(source: TextSource) -> str:
@@ -376,8 +402,9 @@ class PlanSelection(Struct, frozen=True):
 
     def chosen(self) -> list[Option]:
         """The options taken so far, in the order of the history."""
-        picked = [self.options[at] for at in self.chooser.chosen]
-        return sorted(picked, key=lambda option: (option.source, option.block))
+        options = self.options
+        in_order = sorted(self.chooser.chosen, key=lambda at: (options.sources[at], options.blocks[at]))
+        return list(map(options.__getitem__, in_order))
 
     def cover(self, texts: Iterable[str]) -> None:
         """These texts stand in the context as well, so that what they name need not be kept again."""
@@ -398,7 +425,6 @@ def draft_plan(view: PlanningView, options: Iterable[Option], kept: Sequence[str
     for source in view.sources:
         if view.zone_of(source) is Zone.VERBATIM:
             chooser.cover(names_of[source.number], map(hash, distinct_lines(source.text)))
-    view.names.forget_words()
     return PlanSelection(offers, chooser, replaced, names_of, view.names)
 
 

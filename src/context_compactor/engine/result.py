@@ -250,7 +250,7 @@ def _report(run: CompactionRun, context: CompactedContext, after: int, decisions
     size = sum(map(message_bytes, written.messages))
     fits = after <= run.goal.target and size <= run.goal.bytes
     floor = () if fits else floor_parts(composer, run.request.settings.overhead_tokens, context.cut)
-    text = context_text(written.messages)
+    compaction_id, text = _id_and_text(written.messages)
     archived = (run.archived() if run.archived else frozenset()) | {original.id for original in archive}
     fidelity = measure_fidelity(composer, written, archived, parsed.facts, text)
     cited = _checkable_references(run, context)
@@ -260,7 +260,7 @@ def _report(run: CompactionRun, context: CompactedContext, after: int, decisions
         status="success" if fits else "partial",
         reason="; ".join([*(_shortened_reasons(context) if fits else [left]), *composer.refused]),
         **run.report_head(),
-        compaction_id="cmp_" + sha256(text.encode("utf-8", "replace")).hexdigest()[:12],
+        compaction_id=compaction_id,
         tokens_before=run.usage.tokens,
         tokens_after=after,
         target_tokens=run.goal.target,
@@ -301,7 +301,7 @@ def _checkable_references(run: CompactionRun, context: CompactedContext) -> Abst
     cited = context.written.cited()
     if run.archived is not None or run.parsed.past is None:
         return cited
-    before = set(REFERENCE_PATTERN.findall(context_text(run.parsed.messages)))
+    before = {ref for text in context_texts(run.parsed.messages) for ref in REFERENCE_PATTERN.findall(text)}
     return cited - before.difference(each.id for each in context.archive)
 
 
@@ -326,18 +326,32 @@ def _lines_of(record: Record | None) -> int:
     return sum(len(lines) for lines in record.sections.values()) if record else 0
 
 
-def context_text(messages: Iterable[Message]) -> str:
-    """Everything a model reads in a context, as one text."""
-    lines: list[str] = []
+def context_texts(messages: Iterable[Message]) -> Iterator[str]:
+    """Everything a model reads in a context, part by part."""
     for message in messages:
         for part in message.parts:
             if isinstance(part, ToolCall):
-                lines.append(f"{part.name} {call_body(part)}")
+                yield f"{part.name} {call_body(part)}"
             elif isinstance(part, (Text, ToolResult, Opaque)):
-                lines.append(part.text)
-    return "\n".join(lines)
+                yield part.text
 
 
+def _id_and_text(messages: Iterable[Message]) -> tuple[str, str]:
+    """The id of a compaction, by all that a model reads after it, and that as one text with single blanks.
+
+    The context itself is as large as what may stay, so it is not joined to one text first.
+    """
+    digest = sha256()
+    flat: list[str] = []
+    for at, text in enumerate(context_texts(messages)):
+        digest.update(("\n" if at else "").encode())
+        for start in range(0, len(text), _HASHED):
+            digest.update(text[start : start + _HASHED].encode("utf-8", "replace"))
+        flat.append(flat_text(text))
+    return f"cmp_{digest.hexdigest()[:12]}", " ".join(filter(None, flat))
+
+
+_HASHED = 100_000
 _CHECKED = ("failure", "constraint", "decision")
 _START = 60
 
@@ -347,14 +361,14 @@ def measure_fidelity(
 ) -> Fidelity:
     """Look for every name, failure, rule and decision of the removed texts in the context and behind its references.
 
-    Facts are looked for by their first words.
+    `text` is the context with single blanks. Facts are looked for by their first words.
     """
     view, names_of = composer.view, composer.draft.names_of
     # What a model can act on: the ids in the text, and the range that the record's first line names.
     turns = written.record.turns if written.record else 0
     visible = {*REFERENCE_PATTERN.findall(text), *(f"turn_{number:03d}" for number in range(1, turns + 1))}
     reachable = {ref for ref in visible if ref in archived}
-    standing = view.names.ids(text)
+    standing = view.names.met_in(text)
     gone: set[int] = set()
     behind: set[int] = set()
     home: dict[int, str] = {}
@@ -374,10 +388,9 @@ def measure_fidelity(
     missing = [Missing("identifier", view.names.names[name], home[name]) for name in sorted(gone - standing - behind)]
     retained = len(gone & standing)
     found = len(gone) - retained - len(missing)
-    flat = flat_text(text)
     for fact in facts:
         if fact.kind in _CHECKED and view.zones.get(fact.turn) is Zone.FOLDED:
-            if " ".join(fact.content.split())[:_START] in flat:
+            if " ".join(fact.content.split())[:_START] in text:
                 retained += 1
             elif reference_id("turn", fact.turn) in reachable:
                 found += 1
@@ -397,7 +410,7 @@ def failures_share(
     groups = [group for group in group_failures(failures) if group[-1].status != RESOLVED]
     if not groups:
         return None
-    flat = flat_text(context_text(context) if text is None else text)
+    flat = _id_and_text(context)[1] if text is None else text
     exchanges = {exchange.number: exchange for turn in turns for exchange in turn.exchanges}
     calls, results = defaultdict[str, list[ToolCall]](list), defaultdict[str, list[ToolResult]](list)
     for part in (part for message in context for part in message.parts):

@@ -316,7 +316,8 @@ class Story:
                     self._seen[number] += 1
 
     def start(self) -> None:
-        """Weigh every unit once."""
+        """Weigh every unit once; nothing more is covered."""
+        self._numbers = {}
         self._heap = [(-self._density(at), at) for at in range(len(self.units))]
         heapify(self._heap)
 

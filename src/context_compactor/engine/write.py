@@ -216,7 +216,7 @@ def _is_one_line(source: TextSource, one: int, other: int) -> bool:
     """Whether two blocks are pieces of one long line."""
     if source.is_loose or one < 0 or other >= len(source.blocks):
         return False
-    return source.blocks[one].first == source.blocks[other].first
+    return source.blocks.first_line(one) == source.blocks.first_line(other)
 
 
 def _edit(

@@ -11,6 +11,7 @@ CHUNK = re.compile(r"[A-Za-z0-9_./~@$-]{4,}")
 _NAME_SIGN = re.compile(r"[/_.0-9]|[a-z][A-Z]|[A-Z]{4}|[a-z]-[a-z]")
 _PART = re.compile(r"[A-Za-z0-9_-]{4,}")
 _NUMBER = re.compile(r"[\d.\-]+")
+_BLANK = re.compile(r"\s")
 _EDGES = "./~@$-"
 _LONGEST = 400
 # Longer texts are looked at in parts, so that not all of their words are in memory at once.
@@ -36,8 +37,10 @@ class NameTable:
     def __init__(self) -> None:
         self.names: list[str] = []
         self._ids: dict[str, int] = {}
-        self.alone: set[int] = set()
+        self.alone = bytearray()
+        """For each name 1 when it stood by itself, 0 when only as a part of another."""
         self._chunks = _Chunks(self._number, self.alone)
+        self._found = self._chunks.__getitem__
 
     def __len__(self) -> int:
         return len(self.names)
@@ -45,36 +48,49 @@ class NameTable:
     def ids(self, text: str) -> set[int]:
         """The names in a text, each once."""
         if len(text) > _LONG_TEXT:
-            return set().union(*map(self._short_ids, _parts_of(text)))
-        return self._short_ids(text)
-
-    def _short_ids(self, text: str) -> set[int]:
+            return set().union(*(set().union(*map(self._found, CHUNK.findall(part))) for part in _parts_of(text)))
         # The loop over a conversation's words is left to C: this is the hottest line of a compaction.
-        return set().union(*map(self._chunks.__getitem__, dict.fromkeys(CHUNK.findall(text))))
+        return set().union(*map(self._found, dict.fromkeys(CHUNK.findall(text))))
 
     def known(self, text: str) -> set[int]:
-        """The names in a text that the conversation had before; no new number is given."""
+        """The names in a text in the writing in which the conversation had them; no new number is given."""
         chunks = dict.fromkeys(CHUNK.findall(text))
         return set().union(*(self._chunks[chunk] for chunk in chunks if chunk in self._chunks))
 
+    def met_in(self, text: str) -> set[int]:
+        """The names in a text that have a number, in any writing; nothing is kept of the others."""
+        ids, met = {name: number for number, name in enumerate(self.names)}, set[int]()
+        for part in _parts_of(text):
+            for chunk in set(CHUNK.findall(part)):
+                if not chunk.isidentifier():
+                    found = self._chunks.get(chunk)
+                    met.update((ids[name] for name in names_in(chunk) if name in ids) if found is None else found)
+                elif chunk in ids:
+                    met.add(ids[chunk])
+        return met
+
     def forget_words(self) -> None:
-        """Let go of the words met so far that are no names; they are only looked at again."""
-        for word in [chunk for chunk, found in self._chunks.items() if not found]:
-            del self._chunks[word]
+        """Let go of what can be told without looking into it again, when all texts are read: words, and names that
+        have no others in them. No number is given any more."""
+        kept = {chunk: found for chunk, found in self._chunks.items() if found and not chunk.isidentifier()}
+        self._chunks.clear()
+        self._chunks.update(kept)
+        self._ids.clear()
 
     def _number(self, name: str) -> int:
         number = self._ids.setdefault(name, len(self.names))
         if number == len(self.names):
             self.names.append(name)
+            self.alone.append(0)
         return number
 
 
 def _parts_of(text: str) -> Iterator[str]:
-    """A long text in parts that end between two lines: no name goes over a line's end."""
+    """A long text in parts that end at a blank or between two lines: no name goes over either."""
     start = 0
     while start < len(text):
-        end = text.find("\n", start + _LONG_TEXT)
-        end = len(text) if end < 0 else end
+        blank = _BLANK.search(text, start + _LONG_TEXT)
+        end = blank.start() if blank else len(text)
         yield text[start:end]
         start = end
 
@@ -82,7 +98,7 @@ def _parts_of(text: str) -> Iterator[str]:
 class _Chunks(dict[str, tuple[int, ...]]):
     """The names of every chunk met so far; a new one is looked into once."""
 
-    def __init__(self, number: Callable[[str], int], alone: set[int]) -> None:
+    def __init__(self, number: Callable[[str], int], alone: bytearray) -> None:
         super().__init__()
         self._number = number
         self._alone = alone
@@ -90,7 +106,8 @@ class _Chunks(dict[str, tuple[int, ...]]):
     def __missing__(self, chunk: str) -> tuple[int, ...]:
         found = tuple(self._number(name) for name in names_in(chunk))
         self[chunk] = found
-        self._alone.update(found[:1])
+        if found:
+            self._alone[found[0]] = 1
         return found
 
 

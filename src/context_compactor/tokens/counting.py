@@ -106,21 +106,25 @@ def _load_counter(vocabulary: str) -> Callable[[Sequence[str]], list[int]]:
     from splintr import Tokenizer
 
     tokenizer = Tokenizer.from_pretrained(vocabulary)
-    if all(token.startswith(_CONTROL_TOKEN) for token in tokenizer.special_tokens()):
-        return lambda texts: _count_flat(tokenizer, texts)
+    controls = tuple(tokenizer.special_tokens())
+    if all(token.startswith(_CONTROL_TOKEN) for token in controls):
+        return lambda texts: _count_flat(tokenizer, controls, texts)
     return lambda texts: [len(tokenizer.encode_ordinary(text)) for text in texts]
 
 
-def _count_flat(tokenizer: AnyTokenizer, texts: Sequence[str]) -> list[int]:
-    """The fastest way to count a batch; it reads control tokens in the text as such, so those texts go again."""
+def _count_flat(tokenizer: AnyTokenizer, controls: Sequence[str], texts: Sequence[str]) -> list[int]:
+    """The fastest way to count a batch; it reads control tokens in the text as such, so those texts go again.
+
+    That is slow, and makes a list of all tokens: not for every text in which two signs look like the start of one.
+    """
     counts: list[int] = []
     for batch in _batches(texts):
         ends = array("Q")
         ends.frombytes(tokenizer.encode_batch_flat(batch)[1])
         counts += [end - start for start, end in pairwise(ends)]
     for at, text in enumerate(texts):
-        if _CONTROL_TOKEN in text:
-            counts[at] = len(tokenizer.encode_ordinary(text))
+        if _CONTROL_TOKEN in text and any(control in text for control in controls):
+            counts[at] = len(tokenizer.encode_ordinary(_copied(text)))
     return counts
 
 
@@ -131,7 +135,7 @@ def _copied(value: Any) -> Any:
     texts are the caller's.
     """
     if isinstance(value, str):
-        return value if value.isascii() else (value + " ")[:-1]
+        return value if value.isascii() else "".join((value, ""))
     if isinstance(value, dict):
         return {_copied(key): _copied(inner) for key, inner in value.items()}
     return [_copied(inner) for inner in value] if isinstance(value, (list, tuple)) else value
@@ -211,7 +215,7 @@ def _openai_patches(width: int, height: int) -> int:
     return ceil(min(patches, _OPENAI_MOST_PATCHES) * _OPENAI_PER_PATCH)
 
 
-# Texts are known by hash and length, so that asking again costs a look-up and no text is kept alive.
+# Texts are known by hash and length in one number, so that asking again costs a look-up and no text is kept alive.
 _MAX_CACHED_TEXTS = 20_000
 
 
@@ -224,7 +228,7 @@ class MessageCounter:
         self.counter = counter
         self.dialect = dialect_named(dialect_name)
         self.overhead = overhead or self.dialect.overhead
-        self._known: dict[tuple[int, int], int] = {}
+        self._known: dict[int, int] = {}
 
     @property
     def dialect_name(self) -> str:
@@ -270,13 +274,13 @@ class MessageCounter:
 
     def text(self, text: str) -> int:
         """The tokens of one text."""
-        known = self._known.get((hash(text), len(text)))
+        known = self._known.get(hash(text) << 32 | len(text))
         return self.texts((text,))[0] if known is None else known
 
     def texts(self, texts: Sequence[str]) -> list[int]:
         """The tokens of each text; those not seen before are tokenised in one batch."""
         known = self._known
-        keys = [(hash(text), len(text)) for text in texts]
+        keys = [hash(text) << 32 | len(text) for text in texts]
         fresh = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
         if not fresh:
             return [known[key] for key in keys]
@@ -320,7 +324,7 @@ class MessageCounter:
         title = self.text(media.title) if media.title else 0
         return title + media_tokens(media, self.overhead.images, detail)
 
-    def _remember(self, counted: dict[tuple[int, int], int]) -> None:
+    def _remember(self, counted: dict[int, int]) -> None:
         if len(self._known) + len(counted) > _MAX_CACHED_TEXTS:
             self._known.clear()
         self._known.update(counted)
