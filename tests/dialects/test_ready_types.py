@@ -14,7 +14,7 @@ import sys
 from threading import Barrier, Thread
 import msgspec
 from context_compactor.json_values import prepare_types
-from context_compactor.sessions import api
+from context_compactor.sessions import schemas
 
 sys.setswitchinterval(1e-6)
 prepare_types()
@@ -23,7 +23,7 @@ together = Barrier(16)
 
 def read():
     together.wait()
-    msgspec.convert(given, api.AppendAnswer)
+    msgspec.convert(given, schemas.AppendAnswer)
 
 threads = [Thread(target=read) for _ in range(16)]
 for thread in threads:

@@ -127,7 +127,7 @@ def opened(dialect: str, parts: int = 20) -> list[Message]:
 @pytest.mark.parametrize("level", [Level.SOFT, Level.AGGRESSIVE, Level.EMERGENCY])
 @pytest.mark.parametrize("share", [0.25, 0.1, 0.04])
 def test_the_rule_of_each_kind_holds_in_a_context_of_any_size(share, level):
-    text = context_text(compacted(opened("anthropic"), "anthropic", share, level))
+    text = "\n".join(context_texts(compacted(opened("anthropic"), "anthropic", share, level)))
     for kind in ("sub-agent", "tests", "trace") if share < 0.1 else TOLD:
         assert [each for each in TOLD[kind] if each not in text] == [], kind
     assert " PASSED" not in text

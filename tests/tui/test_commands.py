@@ -312,7 +312,7 @@ def test_settings_are_listed_with_those_that_differ_marked(place):
         assert ("  spend_limit" in screen_text(pilot)) is not place.is_remote
         await press(pilot, "escape")
         said = await run(pilot, "/settings idle_seconds")
-        assert said.startswith("idle_seconds = 0 (by default 5)\nQuiet time after which")
+        assert said.startswith("idle_seconds = 0 (by default 5)\nTime without a message after which")
         assert "it may hold a password" in await run(pilot, "/settings store")
         said = await run(pilot, "/settings levels")
         assert ("as the server has it" if place.is_remote else "soft=0.80:0.40") in said
