@@ -13,7 +13,7 @@ from context_compactor.agents.sync import sync_transcript
 from context_compactor.dialects.transcripts.reader import read_transcript
 from context_compactor.dialects.transcripts.transcript import utc_time
 from context_compactor.sessions.facts import stored_facts
-from tests.engine.talks import DIALECT_NAMES, Talk, bash, talk_in
+from tests.engine.talks import DIALECT_NAMES, Talk, bash, read, talk_in
 from tests.failures.scenes import fill
 from tests.sessions.talk import opened
 
@@ -133,3 +133,18 @@ def test_an_unknown_kind_is_refused_with_the_known_ones(tmp_path):
 )
 def test_a_time_is_read_in_any_form_or_not_at_all(value, time):
     assert utc_time(value) == time
+
+
+def test_facts_of_one_turn_come_back_in_the_same_order_whenever_it_was(tmp_path):
+    files = [f"src/part_{number}.py" for number in range(12)]
+    talk = talk_in("anthropic").user("Look at all of it.").step(*(read(path, f"x = {path!r}") for path in files))
+    fill(talk.user("Thank you. And now?"), 60)
+    orders = []
+    for hours in range(4):
+        clock = Hours()
+        clock.passed = hours
+        with opened(tmp_path / str(hours), clock=clock, dialect="anthropic", automatic=False) as session:
+            session.append(talk.messages)
+            assert session.compact(target_tokens=2_000).changed
+            orders.append([fact.content for fact in session.facts("file_state") if fact.content in files])
+    assert orders == [files] * 4

@@ -81,8 +81,10 @@ def _is_folded(past: Record | None, turn: int) -> bool:
 
 
 def stored_facts(core: Core, kind: str = "") -> list[Fact]:
-    """The facts that were kept."""
-    return [msgspec.convert(read_json(row.body), Fact) for row in core.store.facts(core.id, kind)]
+    """The facts that were kept. Those of one kind and turn go by what they refer to: the store has them by a hash with
+    their times in it, which would be another order in each session."""
+    found = [msgspec.convert(read_json(row.body), Fact) for row in core.store.facts(core.id, kind)]
+    return sorted(found, key=lambda fact: (fact.kind, fact.turn, len(fact.ref), fact.ref, fact.content))
 
 
 def first_turn(facts: Iterable[Fact]) -> int:
