@@ -194,6 +194,35 @@ def test_a_session_that_another_program_writes_to_all_the_time_can_be_read_in_pe
         writer.stdout.close()
 
 
+def test_who_moves_away_from_the_end_while_new_turns_are_read_stays_there():
+    a_few_sessions()
+
+    class SlowTurns(Counting):
+        async def session(self, session_id):
+            return await LocalSource.session(self, session_id)
+
+        async def turns(self, session_id, first=0, count=50):
+            read = super().turns if count else super(Counting, self).turns
+            return await read(session_id, first, count)
+
+    source = SlowTurns()
+
+    async def story(pilot):
+        rows = rows_of(pilot)
+        assert rows.cursor == rows.total - 1
+        source.gate.clear()
+        source.asked.clear()
+        pilot.app.screen.action_reload()
+        await until(pilot, lambda: source.asked)
+        await pilot.press("home", "down")
+        source.gate.set()
+        await settle(pilot)
+        assert rows.cursor == 1
+        assert "turn_002" in screen_text(pilot)
+
+    play(story, source=source, session_id="run-42")
+
+
 def test_however_often_a_session_changes_while_the_source_is_slow_it_is_measured_and_read_once_more():
     a_few_sessions()
     source = Counting()

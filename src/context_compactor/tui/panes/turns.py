@@ -51,17 +51,21 @@ class TurnsPane(Pane):
     def rows(self) -> RowList:
         return self.query_one("#turn-rows", RowList)
 
+    @property
+    def _is_at_end(self) -> bool:
+        return not self._has_begun or self.rows.cursor >= self.rows.total - 1
+
     async def load(self) -> None:
         """Find out how many turns there are, step by step, and show those around the cursor anew."""
         while not (known := await self.source.turns(self.session_id, 0, 0)).is_all:
             self.say(f"{known.total:,} turns so far, and more are being read…")
         rows = self.rows
-        is_at_end = not self._has_begun or rows.cursor >= rows.total - 1
-        first = max(known.total - _PAGE if is_at_end else rows.seen[0] - _PAGE // 3, 0)
+        first = max(known.total - _PAGE if self._is_at_end else rows.seen[0] - _PAGE // 3, 0)
         page = await self.source.turns(self.session_id, first, _PAGE)
+        follows_end = self._is_at_end  # asked after the reading: whoever moved away meanwhile stays there
         self._lines.clear()
         rows.forget(page.total)
-        if is_at_end:
+        if follows_end:
             rows.cursor = page.total - 1
         self._has_begun = self._has_begun or bool(page.total)
         self.say("" if page.total else "Nothing was said yet.")
