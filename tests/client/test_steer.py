@@ -26,26 +26,26 @@ def session_id(client) -> str:
 
 
 def test_a_steer_over_http_is_kept_followed_and_taken_back(client, session_id):
-    assert client.steer(session_id, 5, "keep") == {5: Tier.KEEP}
-    assert client.steer(session_id, 9, Tier.DROP) == {5: Tier.KEEP, 9: Tier.DROP}
+    assert client.set_tier(session_id, 5, "keep") == {5: Tier.KEEP}
+    assert client.set_tier(session_id, 9, Tier.DROP) == {5: Tier.KEEP, 9: Tier.DROP}
     plan = client.plan(session_id, target_tokens=9_000)
     told = {each.turn: (each.tier, each.reason, each.steer) for each in plan.turns()}
     assert told[5] == (Tier.KEEP, "kept by you", Tier.KEEP)
     assert told[9] == (Tier.DROP, "lowered by you", Tier.DROP)
-    assert client.unsteer(session_id, 9) == {5: Tier.KEEP}
+    assert client.clear_tier(session_id, 9) == {5: Tier.KEEP}
     expected = client.plan(session_id, target_tokens=9_000).report
     done = client.compact(session_id, target_tokens=9_000)
     assert done.tokens_after == expected.tokens_after
     assert conversation()[8] in client.context(session_id).messages
-    assert client.steering(session_id) == {5: Tier.KEEP}
-    assert client.unsteer(session_id) == client.steering(session_id) == {}
+    assert client.tiers(session_id) == {5: Tier.KEEP}
+    assert client.clear_tier(session_id) == client.tiers(session_id) == {}
 
 
 def test_what_cannot_be_steered_is_refused_with_the_reason_of_the_library(client, session_id):
     for turn, tier, why in ((0, "drop", "instructions"), (99, "keep", "no such turn"), (43, "drop", "not answered")):
         with pytest.raises(BadSetting, match=why):
-            client.steer(session_id, turn, tier)
-    assert client.steering(session_id) == {}
+            client.set_tier(session_id, turn, tier)
+    assert client.tiers(session_id) == {}
 
 
 def test_a_tier_without_a_turn_is_refused(shared, client, session_id):
@@ -57,33 +57,33 @@ def test_a_tier_without_a_turn_is_refused(shared, client, session_id):
 def test_an_async_client_steers_alike(shared, session_id):
     async def steered() -> dict[int, Tier]:
         async with AsyncClient(shared.url) as client:
-            await client.steer(session_id, 5, "keep")
+            await client.set_tier(session_id, 5, "keep")
             assert (await client.plan(session_id, level="soft")).report.status == "unchanged"
-            await client.unsteer(session_id, 5)
-            return await client.steering(session_id)
+            await client.clear_tier(session_id, 5)
+            return await client.tiers(session_id)
 
     assert asyncio.run(steered()) == {}
 
 
-def test_a_plan_with_steers_of_its_own_is_that_of_having_decided_so_and_decides_nothing(client, session_id):
-    client.steer(session_id, 5, "keep")
-    provisional = client.plan(session_id, target_tokens=9_000, steers={9: "drop", 8: "drop", 7: "keep", 3: "drop"})
-    without = client.plan(session_id, target_tokens=9_000, steers={})
-    assert client.steering(session_id) == {5: Tier.KEEP}
+def test_a_plan_with_tiers_of_its_own_is_that_of_having_decided_so_and_decides_nothing(client, session_id):
+    client.set_tier(session_id, 5, "keep")
+    provisional = client.plan(session_id, target_tokens=9_000, tiers={9: "drop", 8: "drop", 7: "keep", 3: "drop"})
+    without = client.plan(session_id, target_tokens=9_000, tiers={})
+    assert client.tiers(session_id) == {5: Tier.KEEP}
     assert provisional.steers == {3: Tier.DROP, 7: Tier.KEEP, 8: Tier.DROP, 9: Tier.DROP}
     assert without.steers == {}
     assert client.plan(session_id, target_tokens=9_000).steers == {5: Tier.KEEP}
-    client.unsteer(session_id)
+    client.clear_tier(session_id)
     assert client.plan(session_id, target_tokens=9_000).decisions == without.decisions
     for turn, tier in provisional.steers.items():
-        client.steer(session_id, turn, tier)
+        client.set_tier(session_id, turn, tier)
     assert client.plan(session_id, target_tokens=9_000).decisions == provisional.decisions
 
 
 def test_a_plan_refuses_steers_that_cannot_be_kept_with_the_reason_of_the_library(client, session_id):
-    for steers, why in (({99: "keep"}, "no such turn"), ({43: "drop"}, "not answered"), ({5: "gone"}, "known tiers")):
+    for tiers, why in (({99: "keep"}, "no such turn"), ({43: "drop"}, "not answered"), ({5: "gone"}, "known tiers")):
         with pytest.raises(BadSetting, match=why):
-            client.plan(session_id, steers=steers)
+            client.plan(session_id, tiers=tiers)
 
 
 def test_a_turn_with_two_tiers_and_turns_that_are_no_numbers_are_refused(shared, session_id):
@@ -94,3 +94,16 @@ def test_a_turn_with_two_tiers_and_turns_that_are_no_numbers_are_refused(shared,
     ):
         got = shared.get(f"/v1/sessions/{session_id}/plan?{query}")
         assert (got.status, why in got.json["detail"]) == (422, True), got.json
+
+
+def test_former_names_still_work_and_say_what_to_use(client, session_id):
+    with pytest.warns(DeprecationWarning, match=r"steer\(\) is deprecated; use set_tier\(\)"):
+        assert client.steer(session_id, 5, "keep") == {5: Tier.KEEP}
+    with pytest.warns(DeprecationWarning, match=r"use tiers\(\)"):
+        assert client.steering(session_id) == {5: Tier.KEEP}
+    with pytest.warns(DeprecationWarning, match=r"use plan\(tiers=…\)"):
+        assert client.plan(session_id, target_tokens=9_000, steers={9: "drop"}).steers == {9: Tier.DROP}
+    with pytest.warns(DeprecationWarning, match=r"use clear_tier\(\)"):
+        assert client.unsteer(session_id) == {}
+    with pytest.raises(AttributeError, match="has no attribute 'stear'"):
+        client.stear  # noqa: B018

@@ -178,7 +178,7 @@ def test_turns_behind_the_record_keep_their_numbers_when_a_client_puts_a_message
         talk.step(bash(f"cat notes_{step}", lines), text=f"Reading {step}.")
     talk.answer("Done.").user("Go on.")
     first = run_request(
-        talk.messages, CompactionRequest(target_tokens=1_500, steers={3: Tier.KEEP}), dialect="anthropic"
+        talk.messages, CompactionRequest(target_tokens=1_500, tier_overrides={3: Tier.KEEP}), dialect="anthropic"
     ).messages
     spoken = DIALECTS["anthropic"]
     plain, record = open_turns(spoken.parse(first), spoken)

@@ -30,7 +30,7 @@ def parsed_context(messages: list[dict], dialect: str) -> ParsedContext:
 
 
 def steered(messages: list[dict], target: int, dialect: str, steers: dict[int, Tier]) -> Compaction:
-    return run_request(messages, CompactionRequest(target_tokens=target, steers=steers), dialect=dialect)
+    return run_request(messages, CompactionRequest(target_tokens=target, tier_overrides=steers), dialect=dialect)
 
 
 def some_steers(data: st.DataObject, content: ParsedContext) -> dict[int, Tier]:
@@ -229,6 +229,6 @@ def test_pictures_of_a_turn_that_is_kept_stay_though_the_request_is_too_large():
     session = play("anthropic", [(11, 5), *[(1, number) for number in range(8)]], 4)
     content = parsed_context(session.messages, "anthropic")
     shown = next(turn for turn in content.turns if '"image"' in json.dumps([message.raw for message in turn.messages]))
-    ask = CompactionRequest(target_tokens=4_000, steers={shown.number: Tier.KEEP})
+    ask = CompactionRequest(target_tokens=4_000, tier_overrides={shown.number: Tier.KEEP})
     result = run_request(session.messages, ask, dialect="anthropic")
     assert stands(shown, promises.parsed(result.messages, "anthropic"))

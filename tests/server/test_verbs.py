@@ -104,7 +104,8 @@ def test_every_verb_of_the_clients_makes_a_request_of_its_type():
     values = {
         "lines": None,
         "usage": None,
-        "steers": {3: "keep"},
+        "tiers": {3: "keep"},
+        "steers": None,
         "message": {"role": "user", "content": "Hello"},
         "window": 200_000,
     }

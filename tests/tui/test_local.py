@@ -68,22 +68,22 @@ def test_a_user_owns_the_sessions_they_begin_and_not_those_they_go_on_with(folde
     assert owners["new"].startswith("os-user:")
 
 
-def test_turns_are_steered_and_a_plan_with_steers_of_its_own_decides_nothing():
+def test_turns_are_steered_and_a_plan_with_tiers_of_its_own_decides_nothing():
     async def story(source):
         await source.create("new", window=60_000)
         await source.append("new", messages(0, 61))
-        await source.steer("new", 5, "keep")
-        assert await source.steering("new") == {5: Tier.KEEP}
+        await source.set_tier("new", 5, "keep")
+        assert await source.tiers("new") == {5: Tier.KEEP}
         kept = await source.planned("new", target_tokens=1_500)
-        other = await source.planned("new", target_tokens=1_500, steers={8: "drop"})
+        other = await source.planned("new", target_tokens=1_500, tiers={8: "drop"})
         assert (kept.steers, other.steers) == ({5: Tier.KEEP}, {8: Tier.DROP})
         with pytest.raises(BadSetting, match="not answered yet"):
-            await source.planned("new", steers={46: "drop"})
-        await source.steer("new", 8, Tier.DROP)
-        await source.unsteer("new", 5)
+            await source.planned("new", tiers={46: "drop"})
+        await source.set_tier("new", 8, Tier.DROP)
+        await source.clear_tier("new", 5)
         assert (await source.planned("new", target_tokens=1_500)).decisions == other.decisions
-        await source.unsteer("new")
-        assert await source.steering("new") == {}
+        await source.clear_tier("new")
+        assert await source.tiers("new") == {}
         assert not await source.compactions("new")
 
     asked(lambda source: source.create("new", window=60_000))

@@ -81,7 +81,7 @@ def test_the_plan_shows_totals_turns_tiers_reasons_and_what_was_chosen(size, pic
         await press(pilot, "p", "down", "minus", "down", "down", "down", "minus", "up")
         text = screen_text(pilot)
         assert "level aggressive" in text
-        assert "3 steers changed, not yet kept" in text
+        assert "3 tiers changed, not saved yet" in text
         assert "pin*" in text
         assert "of the budget" in text
         picture(pilot, "plan-changed")
@@ -94,7 +94,7 @@ def test_every_change_shows_what_a_compaction_with_it_would_come_to_and_changes_
 
     async def story(pilot):
         with kept() as session:
-            row, steers = session._core.store.session("run"), {}
+            row, tiers = session._core.store.session("run"), {}
             await press(pilot, KEY)
             for keys, level, changes in (
                 (("l",), "soft", {}),
@@ -109,8 +109,8 @@ def test_every_change_shows_what_a_compaction_with_it_would_come_to_and_changes_
             ):
                 await to_turn(pilot, 5)
                 await press(pilot, *keys)
-                steers = changes
-                expected = session.plan(level=level, tiers=steers)
+                tiers = changes
+                expected = session.plan(level=level, tiers=tiers)
                 plan = planned(pilot).planner.plan
                 assert plan.decisions == expected.decisions
                 assert f"→ {expected.report.tokens_after:,} tokens" in screen_text(pilot)
@@ -199,7 +199,7 @@ def test_accepting_compacts_as_the_same_steers_and_level_do_in_the_library(folde
             await press(pilot, key)
         await press(pilot, "a")
         assert "✓ Compacted" in told(pilot)
-        assert "3 steers kept" in told(pilot)
+        assert "3 tiers saved" in told(pilot)
         assert planned(pilot).planner.draft.changes == {}
 
     play(story, session_id="run")
@@ -207,12 +207,12 @@ def test_accepting_compacts_as_the_same_steers_and_level_do_in_the_library(folde
         for turn, tier in ((5, "keep"), (8, "keep"), (2, "drop")):
             session.set_tier(turn, tier)
         expected = session.compact(level="emergency")
-        context, steers = session.context(), session.tiers()
+        context, tiers = session.context(), session.tiers()
     with kept() as session:
         (report,) = session.compactions()
         assert [getattr(report, name) for name in NAMED] == [getattr(expected, name) for name in NAMED]
         assert session.context() == context
-        assert session.tiers() == steers
+        assert session.tiers() == tiers
 
 
 def test_keeping_the_steers_compacts_nothing():
@@ -220,12 +220,12 @@ def test_keeping_the_steers_compacts_nothing():
 
     async def story(pilot):
         await press(pilot, KEY, "s")
-        assert "no steer that is not kept" in told(pilot)
+        assert "no tier that is not saved" in told(pilot)
         await to_turn(pilot, 5)
         await press(pilot, "p")
         await to_turn(pilot, 8)
         await press(pilot, "p", "s")
-        assert "2 steers kept" in told(pilot)
+        assert "2 tiers saved" in told(pilot)
         assert "not yet kept" not in screen_text(pilot)
         assert " pin " in screen_text(pilot)
         with kept() as session:
@@ -247,9 +247,9 @@ def test_what_is_not_kept_waits_while_one_is_elsewhere_and_one_is_told_so():
         await press(pilot, KEY, "l")
         await to_turn(pilot, 5)
         await press(pilot, "p", "1", KEY)
-        assert "1 steer changed, not yet kept" in screen_text(pilot)
+        assert "1 tier changed, not saved yet" in screen_text(pilot)
         await press(pilot, "escape")
-        assert any("1 steer changed and not kept" in each.message for each in pilot.app._notifications)
+        assert any("1 tier changed and not saved" in each.message for each in pilot.app._notifications)
         await press(pilot, "enter", KEY)
         pane = planned(pilot)
         assert (pane.planner.draft.level, pane.planner.draft.changes) == ("soft", {5: Tier.KEEP})
@@ -463,7 +463,7 @@ class Held(LocalSource):
         self.at_once = 0
 
     async def planned(self, session_id, **draft):
-        self.asked.append(dict(draft["steers"] or {}))
+        self.asked.append(dict(draft["tiers"] or {}))
         self.at_once += 1
         assert self.at_once == 1
         await self.go.wait()
@@ -532,9 +532,9 @@ class Failing(LocalSource):
         self._fail("planned")
         return await super().planned(session_id, **draft)
 
-    async def steer(self, session_id, turn, tier):
+    async def set_tier(self, session_id, turn, tier):
         self._fail(turn)
-        await super().steer(session_id, turn, tier)
+        await super().set_tier(session_id, turn, tier)
 
     def _fail(self, what) -> None:
         if what in self.fails:
@@ -573,6 +573,6 @@ def test_steers_are_kept_all_or_none(key):
         with kept() as session:
             assert session.tiers() == {}
             assert session.compactions() == []
-        assert "2 steers changed, not yet kept" in screen_text(pilot)
+        assert "2 tiers changed, not saved yet" in screen_text(pilot)
 
     play(story, session_id="run", source=Failing())

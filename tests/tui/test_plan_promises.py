@@ -18,7 +18,7 @@ from context_compactor.sessions import views
 from context_compactor.sessions.session import Session
 from context_compactor.settings import Level
 from context_compactor.tui import plan_editor
-from context_compactor.tui.panes.plan import revert_steers, save_steers
+from context_compactor.tui.panes.plan import revert_tiers, save_tiers
 from context_compactor.tui.plan_editor import PlanDraft, Planner, find_turn, planned_turn_document
 from context_compactor.tui.sources.local import LocalSource
 from tests.dialects.strategies import DIALECT_NAMES, stories, tell
@@ -60,7 +60,7 @@ async def planned(url: str, draft: PlanDraft) -> tuple[Planner, list[str]]:
         await planner.refresh()
         refused = await planner.replan()
         for turn in planner.turns[:3]:
-            plan_editor.plan_row(turn, planner.draft, planner.kept, planner.draft.steers(planner.kept), False)
+            plan_editor.plan_row(turn, planner.draft, planner.kept, planner.draft.tiers(planner.kept), False)
             plan_editor.reason_text(turn, 80, 3)
             assert (await planned_turn_document(source, "run", turn).document_page(1)).pieces
         plan_editor.outcome_text(planner.plan, planner.budget_tokens, planner.draft, False)
@@ -73,7 +73,7 @@ async def accepted(url: str, planner: Planner):
     source = LocalSource(url)
     draft = planner.draft
     try:
-        await save_steers(source, "run", planner.kept, draft)
+        await save_tiers(source, "run", planner.kept, draft)
         return await source.compact("run", level=draft.level, target_tokens=draft.target_tokens, focus=draft.focus)
     finally:
         await source.close()
@@ -114,10 +114,10 @@ def test_what_is_put_back_is_as_it_was(draft, kept):
         async def there_and_back():
             source = LocalSource(url)
             try:
-                await save_steers(source, "run", before, sound)
-                assert await source.steering("run") == sound.steers(before)
-                await revert_steers(source, "run", before, sound)
-                return await source.steering("run")
+                await save_tiers(source, "run", before, sound)
+                assert await source.tiers("run") == sound.tiers(before)
+                await revert_tiers(source, "run", before, sound)
+                return await source.tiers("run")
             finally:
                 await source.close()
 

@@ -225,16 +225,16 @@ def test_verbs_that_change_something_work_over_a_server(tmp_path):
 def test_turns_are_steered_over_a_server_as_in_its_store(server):
     async def steered(source):
         live = [turn.turn for turn in (await source.planned("run", level="emergency")).turns() if turn.turn > 0]
-        await source.steer("run", live[0], "keep")
-        assert await source.steering("run") == {live[0]: Tier.KEEP}
-        await source.steer("run", live[1], Tier.DROP)
-        await source.unsteer("run", live[0])
-        assert await source.steering("run") == {live[1]: Tier.DROP}
-        plan = await source.planned("run", target_tokens=900, steers={live[2]: "keep"})
+        await source.set_tier("run", live[0], "keep")
+        assert await source.tiers("run") == {live[0]: Tier.KEEP}
+        await source.set_tier("run", live[1], Tier.DROP)
+        await source.clear_tier("run", live[0])
+        assert await source.tiers("run") == {live[1]: Tier.DROP}
+        plan = await source.planned("run", target_tokens=900, tiers={live[2]: "keep"})
         with pytest.raises(BadSetting, match="folded already"):
-            await source.planned("run", steers={live[0] - 1: "keep"})
-        await source.unsteer("run")
-        assert await source.steering("run") == {}
+            await source.planned("run", tiers={live[0] - 1: "keep"})
+        await source.clear_tier("run")
+        assert await source.tiers("run") == {}
         return plan.decisions, plan.report.tokens_after, plan.steers
 
     assert asked(remote(server), steered) == asked(beside(server), steered)
@@ -327,12 +327,12 @@ def test_a_plan_over_a_server_is_changed_accepted_and_cancelled(tmp_path, silent
         async def story(pilot):
             await press(pilot, key_of("plan"), "t", *"1500", "enter", "down", "down", "down", "down", "p")
             pane = pilot.app.screen.query_one(PlanPane)
-            expected = client.plan("run", target_tokens=1_500, steers={5: "keep"})
+            expected = client.plan("run", target_tokens=1_500, tiers={5: "keep"})
             assert pane.planner.plan.decisions == expected.decisions
             assert f"→ {expected.report.tokens_after:,} tokens" in screen_text(pilot)
             await press(pilot, "end", "minus")
             assert "not answered yet" in screen_text(pilot)
-            assert client.steering("run") == {}
+            assert client.tiers("run") == {}
             await press(pilot, "A")
             assert "auto on" in screen_text(pilot)
             await press(pilot, "A")
@@ -340,11 +340,11 @@ def test_a_plan_over_a_server_is_changed_accepted_and_cancelled(tmp_path, silent
             await until(pilot, lambda: silent.bodies)
             await press(pilot, "ctrl+c")
             assert "Cancelled: nothing was changed" in screen_text(pilot)
-            assert (client.steering("run"), client.context("run").messages) == ({}, before)
+            assert (client.tiers("run"), client.context("run").messages) == ({}, before)
             silent.replies = [failure(400, {})]
             await press(pilot, "a")
             assert "✓ Compacted" in screen_text(pilot)
-            assert client.steering("run") == {5: Tier.KEEP}
+            assert client.tiers("run") == {5: Tier.KEEP}
             assert client.compactions("run").compactions[0].tokens_after == expected.report.tokens_after
 
         play(story, source=remote(server), session_id="run")

@@ -139,7 +139,7 @@ def _build_story(
     parsed: ParsedContext, view: PlanningView, standing: Sequence[str], tokens: dict[int, int], config: EngineConfig
 ) -> Story:
     """What the record can say of the folded turns, weighed against what stands in the context anyway."""
-    lowered = {number for number, tier in view.steers.items() if tier in (Tier.REFERENCE, Tier.DROP)}
+    lowered = {number for number, tier in view.tier_overrides.items() if tier in (Tier.REFERENCE, Tier.DROP)}
     folded = [number for number, zone in view.zones.items() if zone is Zone.FOLDED and number not in lowered]
     units = story_units(parsed.readable_turns, parsed.verdicts, parsed.past, folded)
     after: dict[int, int] = {}

@@ -443,7 +443,7 @@ def _sort_options(view: PlanningView, options: Iterable[Option]) -> tuple[Offers
 
 def _most(view: PlanningView) -> dict[int, float]:
     """What may stay at the most of texts that are to be told in a few lines."""
-    short = (source for source in view.sources if view.steers.get(source.turn) is Tier.SUMMARIZE)
+    short = (source for source in view.sources if view.tier_overrides.get(source.turn) is Tier.SUMMARIZE)
     return {source.number: source.tokens * _SHORT_SHARE for source in short if not source.is_loose}
 
 

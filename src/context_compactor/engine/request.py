@@ -82,7 +82,7 @@ class CompactionRequest(Struct, frozen=True):
     """Who asks. A request for `manual` or `pre_handoff` is served at any fill."""
     sent: tuple[dict[str, Any], ...] = ()
     """What is really sent, when that is more than the messages that are to be compacted."""
-    steers: dict[int, Tier] | None = None
+    tier_overrides: dict[int, Tier] | None = None
     """What the user has decided about turns; None for what a session knows of it."""
 
     @property

@@ -220,7 +220,7 @@ def build_result(
         least = f"{settings.min_gain_percent:g} %"
         why = f"only {max(gain, 0):.0%} could be saved, less than min_gain_percent of {least}"
         report = _no_gain(run, context, why)
-    elif not context.cut and is_already_compacted(run.parsed, run.request.steers or {}):
+    elif not context.cut and is_already_compacted(run.parsed, run.request.tier_overrides or {}):
         report = _no_gain(run, context, "nothing that could be folded has come since the last compaction")
     else:
         report = _report(run, context, after, decisions)

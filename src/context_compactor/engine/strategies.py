@@ -300,7 +300,7 @@ def configure(
         DEFAULT_STRATEGIES,
         ONE_MESSAGE_LAYOUTS if is_one_message else DEFAULT_LAYOUTS,
         focus=request.focus,
-        tier_overrides=request.steers or {},
+        tier_overrides=request.tier_overrides or {},
         is_one_message=is_one_message,
         custom_strategies=tuple(strategies),
         custom_layouts=tuple(layouts),

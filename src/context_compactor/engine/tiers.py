@@ -135,7 +135,7 @@ TierOverrides = Mapping[int, Tier]
 
 
 def override_refusal(turns: Sequence[Turn], number: int, tier: Tier) -> str:
-    """Why a turn of a context cannot be steered so; empty when it can."""
+    """Why a turn of a context cannot have this tier; empty when it can."""
     turn = next((turn for turn in turns if turn.number == number), None)
     if turn is None:
         last = max((turn.number for turn in turns), default=0)
@@ -153,6 +153,6 @@ def override_refusal(turns: Sequence[Turn], number: int, tier: Tier) -> str:
     return ""
 
 
-def valid_overrides(turns: Sequence[Turn], steers: TierOverrides) -> dict[int, Tier]:
-    """The steers that can be followed in a context."""
-    return {number: tier for number, tier in steers.items() if not override_refusal(turns, number, tier)}
+def valid_overrides(turns: Sequence[Turn], tier_overrides: TierOverrides) -> dict[int, Tier]:
+    """The overrides that can be followed in a context."""
+    return {number: tier for number, tier in tier_overrides.items() if not override_refusal(turns, number, tier)}

@@ -112,10 +112,10 @@ class PlanningView(Struct, frozen=True):
     """What the record quotes of the user anyway."""
     factors: dict[int, float] = {}
     """By how much a turn is worth more or less than it seems to us, when a model has judged it."""
-    steers: TierOverrides = {}
+    tier_overrides: TierOverrides = {}
     """What the user has decided about turns."""
     why: dict[int, str] = {}
-    """For each turn that was steered, or had to follow one, the reason."""
+    """For each turn whose tier the user set, or that had to follow one, the reason."""
 
     def zone_of(self, source: TextSource) -> Zone:
         """Where the turn of a source ends up; what belongs to no turn goes into the record."""
@@ -128,7 +128,7 @@ class PlanningView(Struct, frozen=True):
 
     def kept_turns(self) -> list[int]:
         """The turns that the user wants to keep word for word."""
-        return [number for number, tier in self.steers.items() if tier is Tier.KEEP]
+        return [number for number, tier in self.tier_overrides.items() if tier is Tier.KEEP]
 
     def open_sources(self) -> Iterator[TextSource]:
         """The sources that may be shortened: what strategies make proposals for."""

@@ -33,7 +33,7 @@ def media_line(media: Media, ref: str) -> str:
 
 
 def turns_without_media(
-    turns: Sequence[Turn], zones: dict[int, Zone], most_bytes: int, steers: TierOverrides
+    turns: Sequence[Turn], zones: dict[int, Zone], most_bytes: int, tier_overrides: TierOverrides
 ) -> frozenset[int]:
     """The turns that give up their media: all that are shortened, then the oldest until the request is small enough.
 
@@ -43,7 +43,7 @@ def turns_without_media(
     cleared = {turn.number for turn in with_media if zones[turn.number] is Zone.PLACED}
     kept = [turn for turn in turns if zones[turn.number] is not Zone.FOLDED and turn.number not in cleared]
     size = sum(message_bytes(message) for turn in kept for message in turn.messages)
-    pinned = {*unanswered_turns(turns), *(number for number, tier in steers.items() if tier is Tier.KEEP)}
+    pinned = {*unanswered_turns(turns), *(number for number, tier in tier_overrides.items() if tier is Tier.KEEP)}
     for turn in with_media:
         if size <= most_bytes:
             break

@@ -130,12 +130,12 @@ async def plan(request: RequestContext[schemas.PlanQuery]) -> JsonResponse[schem
     return await request.run_compaction(work)
 
 
-@handles(Verbs.steering)
+@handles(Verbs.tiers)
 async def steering(request: RequestContext[schemas.NoQuery]) -> schemas.SteeringAnswer:
     return schemas.SteeringAnswer(session_id=request.id, steers=_turn_steers(await request.session(Session.tiers)))
 
 
-@handles(Verbs.steer)
+@handles(Verbs.set_tier)
 async def steer(request: RequestContext[schemas.SteerBody]) -> schemas.SteeringAnswer:
     body = request.params
     if body.turn is None and body.tier is not None:

@@ -174,11 +174,11 @@ def _with_context(
     memory = [raw for item, raw in zip(context.items, context.raws, strict=True) if item.added == "memory"]
     beside = sum(counter.count_many(core.dialect(context.raws).parse(memory)))
     state = read_session_state(core.row().state)
-    tiers = effective_tiers(core, context, state) if ask.steers is None else ask.steers
+    tiers = effective_tiers(core, context, state) if ask.tier_overrides is None else ask.tier_overrides
     hidden = max(0, round(state.calibration.offset)) if state.calibration.replies else 0
     overhead = beside + max(ask.settings.overhead_tokens, hidden)
     settings = structs.replace(ask.settings, overhead_tokens=overhead)
-    return structs.replace(ask, settings=settings, sent=tuple(context.raws), steers=tiers)
+    return structs.replace(ask, settings=settings, sent=tuple(context.raws), tier_overrides=tiers)
 
 
 def _note_no_gain(core: Core, report: Report) -> None:

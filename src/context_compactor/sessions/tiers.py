@@ -61,7 +61,7 @@ def plan_compaction(core: Core, ask: CompactionRequest, tiers: Mapping[int, str]
         wanted = current_tiers(core)
     else:
         wanted = {turn: _checked_tier(core, parsed, turn, tier) for turn, tier in tiers.items()}
-    made = run_engine(core, structs.replace(ask, steers=wanted), context, None, dry_run=True)
+    made = run_engine(core, structs.replace(ask, tier_overrides=wanted), context, None, dry_run=True)
     decisions = made.decisions
     if not decisions:
         counter, turns = core.counter(parsed.dialect), parsed.content.turns

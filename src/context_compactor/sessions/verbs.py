@@ -7,10 +7,11 @@ comes back, its signature is that of the clients' method, and its docstring stan
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import update_wrapper
 from types import MethodType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
 
 from msgspec import Struct
 
@@ -185,10 +186,10 @@ def _tiers(answer: schemas.SteeringAnswer) -> dict[int, Tier]:
     return {each.turn: each.tier for each in answer.steers}
 
 
-def _turns_by_tier(steers: Mapping[int, str] | None) -> dict[str, str]:
+def _turns_by_tier(tiers: Mapping[int, str] | None) -> dict[str, str]:
     """Tiers by turn as a query has them, such as `keep=12,15`; `keep=` alone says that nothing is decided."""
-    turns: dict[Tier, list[int]] = {} if steers is None else {Tier.KEEP: []}
-    for turn, tier in (steers or {}).items():
+    turns: dict[Tier, list[int]] = {} if tiers is None else {Tier.KEEP: []}
+    for turn, tier in (tiers or {}).items():
         turns.setdefault(tier_named(tier), []).append(turn)
     return {tier.value: write_turns(numbers) for tier, numbers in turns.items()}
 
@@ -197,8 +198,20 @@ _SESSION = "/v1/sessions/{id}"
 _WEBHOOK = "/v1/webhooks/{id}"
 
 
+_FORMER_NAMES = {"steering": "tiers", "steer": "set_tier", "unsteer": "clear_tier"}
+
+
 class Verbs:
     """The verbs that the clients have."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """A method under the name that it had in an earlier version."""
+            if name not in _FORMER_NAMES:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            warnings.warn(f"{name}() is deprecated; use {_FORMER_NAMES[name]}()", DeprecationWarning, stacklevel=2)
+            return getattr(self, _FORMER_NAMES[name])
 
     # Sessions and messages
 
@@ -304,27 +317,40 @@ class Verbs:
         level: str | None = None,
         target_tokens: int | None = None,
         *,
+        tiers: Mapping[int, str] | None = None,
         steers: Mapping[int, str] | None = None,
     ) -> VerbCall[schemas.PlanQuery]:
         """Show what a compaction would do now, target by target; nothing is changed, and no model is asked.
 
         With tiers for turns, such as `keep=12,15&drop=9`, show the effect of setting them.
         """
+        if steers is not None:
+            warnings.warn("plan(steers=…) is deprecated; use plan(tiers=…)", DeprecationWarning, stacklevel=3)
+            tiers = steers
         given = {"focus": focus, "level": level, "target_tokens": target_tokens}
-        return _ask(schemas.PlanQuery, session_id, **given, **_turns_by_tier(steers))
+        return _ask(schemas.PlanQuery, session_id, **given, **_turns_by_tier(tiers))
 
-    @verb(f"GET {_SESSION}/steering", NoQuery, schemas.SteeringAnswer, result=_tiers, tag="compactions")
-    def steering(self, session_id: str) -> VerbCall[NoQuery]:
+    @verb(
+        f"GET {_SESSION}/steering", NoQuery, schemas.SteeringAnswer, result=_tiers, name="steering", tag="compactions"
+    )
+    def tiers(self, session_id: str) -> VerbCall[NoQuery]:
         """List the tiers that are set for turns in the context."""
         return _ask(NoQuery, session_id)
 
-    @verb(f"POST {_SESSION}/steering", schemas.SteerBody, schemas.SteeringAnswer, result=_tiers, tag="compactions")
-    def steer(self, session_id: str, turn: int, tier: str) -> VerbCall[schemas.SteerBody]:
+    @verb(
+        f"POST {_SESSION}/steering",
+        schemas.SteerBody,
+        schemas.SteeringAnswer,
+        result=_tiers,
+        name="steer",
+        tag="compactions",
+    )
+    def set_tier(self, session_id: str, turn: int, tier: str) -> VerbCall[schemas.SteerBody]:
         """Set the tier of a turn for every compaction, or clear it."""
         return _ask(schemas.SteerBody, session_id, turn=turn, tier=tier)
 
-    @steer.variant(_tiers)
-    def unsteer(self, session_id: str, turn: int | None = None) -> VerbCall[schemas.SteerBody]:
+    @set_tier.variant(_tiers)
+    def clear_tier(self, session_id: str, turn: int | None = None) -> VerbCall[schemas.SteerBody]:
         """Clear the tier of a turn, or of all turns."""
         return _ask(schemas.SteerBody, session_id, turn=turn)
 

@@ -25,7 +25,7 @@ _LEVELS = (None, *Level)
 
 
 class PlanDraft(Struct, frozen=True):
-    """A level, a target or both; `changes` are the turns whose steer is another than the one that is kept.
+    """A level, a target or both; `changes` are the turns whose tier is another than the one that is saved.
 
     None in the place of a tier leaves a turn to the engine again.
     """
@@ -35,12 +35,12 @@ class PlanDraft(Struct, frozen=True):
     focus: str | None = None
     changes: dict[int, Tier | None] = {}
 
-    def steers(self, kept: Mapping[int, Tier]) -> dict[int, Tier]:
-        """All steers, as if the changes were kept."""
+    def tiers(self, kept: Mapping[int, Tier]) -> dict[int, Tier]:
+        """All tiers, as if the changes were kept."""
         merged = {**kept, **self.changes}
         return {turn: tier for turn, tier in sorted(merged.items()) if tier is not None}
 
-    def with_steer(self, kept: Mapping[int, Tier], turn: int, tier: Tier | None) -> PlanDraft:
+    def with_tier(self, kept: Mapping[int, Tier], turn: int, tier: Tier | None) -> PlanDraft:
         """The draft with this tier for a turn; what is kept already is no change."""
         others = {number: each for number, each in self.changes.items() if number != turn}
         return structs.replace(self, changes=others if kept.get(turn) == tier else {**others, turn: tier})
@@ -50,7 +50,7 @@ class PlanDraft(Struct, frozen=True):
         return structs.replace(self, changes=dict.fromkeys(kept))
 
     def settled(self, kept: Mapping[int, Tier]) -> PlanDraft:
-        """The draft when these steers are kept: what is so already is no change."""
+        """The draft when these tiers are kept: what is so already is no change."""
         changes = {turn: tier for turn, tier in self.changes.items() if kept.get(turn) != tier}
         return structs.replace(self, changes=changes)
 
@@ -72,7 +72,7 @@ def shift_tier(tier: Tier, by: int) -> Tier | None:
 
 
 _UNLIMITED_TOKENS = 10**11
-"""A target that every context is within: then steers are only looked at, and nothing has to be planned."""
+"""A target that every context is within: then tiers are only looked at, and nothing has to be planned."""
 
 
 class Planner:
@@ -81,7 +81,7 @@ class Planner:
     def __init__(self, source: SessionSource, session_id: str, draft: PlanDraft) -> None:
         self.draft = draft
         self.kept: dict[int, Tier] = {}
-        """The steers of the session."""
+        """The tiers of the session."""
         self.plan: Plan | None = None
         self.turns: list[TurnPlan] = []
         self.budget_tokens = 0
@@ -105,7 +105,7 @@ class Planner:
         """See how the session stands, and what it keeps."""
         source, name = self._source, self._id
         status, settings, self.kept = await asyncio.gather(
-            source.session(name), source.settings(name), source.steering(name)
+            source.session(name), source.settings(name), source.tiers(name)
         )
         self.draft = self.draft.settled(self.kept)
         self.budget_tokens = status.budget_tokens
@@ -117,22 +117,22 @@ class Planner:
         refused: dict[int, str] = {}
         draft, kept, began = self.draft, self.kept, time.monotonic()
         try:
-            plan = await self._plan(draft, draft.steers(kept))
+            plan = await self._plan(draft, draft.tiers(kept))
         except BadSetting:
             refused = await self._refused(draft)
             if not refused:
                 raise
             meant = {turn for turn in refused if self.draft.changes.get(turn) is draft.changes[turn]}
             self.draft, draft = self.draft.without(meant), draft.without(refused)
-            plan = await self._plan(draft, draft.steers(kept))
+            plan = await self._plan(draft, draft.tiers(kept))
         self.plan, self.turns, self._planned = plan, plan.turns(), (draft, kept)
         self.seconds = time.monotonic() - began
         return list(refused.values())
 
-    async def _plan(self, draft: PlanDraft, steers: Mapping[int, Tier]) -> Plan:
+    async def _plan(self, draft: PlanDraft, tiers: Mapping[int, Tier]) -> Plan:
         target = draft.target_tokens
         return await self._source.planned(
-            self._id, level=draft.level, target_tokens=target, focus=draft.focus, steers=steers
+            self._id, level=draft.level, target_tokens=target, focus=draft.focus, tiers=tiers
         )
 
     async def _refused(self, draft: PlanDraft) -> dict[int, str]:
@@ -141,7 +141,7 @@ class Planner:
         for turn, tier in draft.changes.items():
             if tier is not None:
                 try:
-                    await self._source.planned(self._id, target_tokens=_UNLIMITED_TOKENS, steers={turn: tier})
+                    await self._source.planned(self._id, target_tokens=_UNLIMITED_TOKENS, tiers={turn: tier})
                 except BadSetting as error:
                     found[turn] = str(error)
         return found
@@ -169,7 +169,7 @@ def outcome_text(plan: Plan, budget_tokens: int, draft: PlanDraft, is_planning: 
     if parts:
         text.append(f"\n{' · '.join(parts)}", style="not bold")
     if draft.changes:
-        text.append(f"\n{plural(len(draft.changes), 'steer')} changed, not yet kept", style="bold")
+        text.append(f"\n{plural(len(draft.changes), 'tier')} changed, not saved yet", style="bold")
         text.append(": a keeps and compacts, s only keeps", style="not bold")
     return text
 
@@ -195,15 +195,15 @@ def _total(total: TierTotal) -> str:
 
 
 def plan_row(
-    turn: TurnPlan, draft: PlanDraft, kept: Mapping[int, Tier], steers: Mapping[int, Tier], is_planning: bool
+    turn: TurnPlan, draft: PlanDraft, kept: Mapping[int, Tier], tiers: Mapping[int, Tier], is_planning: bool
 ) -> Row:
     """A turn in a line. A tier that was chosen and is not planned yet has a mark behind it."""
-    chosen = steers.get(turn.turn)
+    chosen = tiers.get(turn.turn)
     is_waiting = is_planning and chosen is not turn.steer
     tier = chosen or turn.tier
     return [
         Cell(f"{turn.turn:,}" if turn.turn > 0 else "instr", "faint"),
-        Cell(steer_mark(draft, kept, turn.turn), "strong"),
+        Cell(tier_mark(draft, kept, turn.turn), "strong"),
         Cell(f"{tier}…" if is_waiting else turn.tier.value, tier.value if is_waiting else turn.tier.value),
         Cell("…" if is_waiting else _token_change(turn.tokens_before, turn.tokens_after)),
         Cell(_main_kind(turn.decisions), "faint"),
@@ -217,7 +217,7 @@ def _main_kind(decisions: Sequence[Decision]) -> str:
     return max(decisions, key=lambda decision: decision.tokens_before).kind.value if decisions else ""
 
 
-def steer_mark(draft: PlanDraft, kept: Mapping[int, Tier], turn: int) -> str:
+def tier_mark(draft: PlanDraft, kept: Mapping[int, Tier], turn: int) -> str:
     """What the user has decided about a turn, with a star when that is not kept yet; empty when nothing."""
     if turn in draft.changes:
         return _MARKS[draft.changes[turn]] + _UNSAVED

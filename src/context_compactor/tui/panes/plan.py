@@ -30,50 +30,50 @@ if TYPE_CHECKING:
     from context_compactor.tui.sources.base import SessionSource
 
 
-async def save_steers(source: SessionSource, session_id: str, kept: Mapping[int, Tier], draft: PlanDraft) -> None:
-    """Keep the steers of a draft, all of them or none."""
+async def save_tiers(source: SessionSource, session_id: str, kept: Mapping[int, Tier], draft: PlanDraft) -> None:
+    """Keep the tiers of a draft, all of them or none."""
     try:
         for turn, tier in draft.changes.items():
             if tier is None:
-                await source.unsteer(session_id, turn)
+                await source.clear_tier(session_id, turn)
             else:
-                await source.steer(session_id, turn, tier)
+                await source.set_tier(session_id, turn, tier)
     except BaseException:
-        await revert_steers(source, session_id, kept, draft)
+        await revert_tiers(source, session_id, kept, draft)
         raise
 
 
-async def revert_steers(source: SessionSource, session_id: str, kept: Mapping[int, Tier], draft: PlanDraft) -> None:
-    """Have the steers again that were kept before."""
+async def revert_tiers(source: SessionSource, session_id: str, kept: Mapping[int, Tier], draft: PlanDraft) -> None:
+    """Have the tiers again that were kept before."""
     for turn in draft.changes:
         if turn in kept:
-            await source.steer(session_id, turn, kept[turn])
+            await source.set_tier(session_id, turn, kept[turn])
         else:
-            await source.unsteer(session_id, turn)
+            await source.clear_tier(session_id, turn)
 
 
 async def save_and_report(screen: SessionScreen, kept: Mapping[int, Tier], draft: PlanDraft) -> None:
-    """Keep the steers without compacting, and say so."""
-    await save_steers(app_of(screen).source, screen.session_id, kept, draft)
+    """Keep the tiers without compacting, and say so."""
+    await save_tiers(app_of(screen).source, screen.session_id, kept, draft)
     screen.show_message(
-        f"{plural(len(draft.changes), 'steer')} kept: every compaction of this session follows.", "done"
+        f"{plural(len(draft.changes), 'tier')} saved: every compaction of this session follows.", "done"
     )
 
 
 async def accept_plan(screen: SessionScreen, kept: Mapping[int, Tier], draft: PlanDraft) -> None:
-    """Keep the steers and compact. When that is cancelled or fails, the steers are as they were before, too."""
+    """Keep the tiers and compact. When that is cancelled or fails, the tiers are as they were before, too."""
     source, session_id = app_of(screen).source, screen.session_id
     async with cancellable(screen, "Compacting as planned"):
-        await save_steers(source, session_id, kept, draft)
+        await save_tiers(source, session_id, kept, draft)
         try:
             report = await source.compact(
                 session_id, level=draft.level, target_tokens=draft.target_tokens, focus=draft.focus
             )
         except BaseException:
-            await revert_steers(source, session_id, kept, draft)
+            await revert_tiers(source, session_id, kept, draft)
             raise
-    steers = f"\n{plural(len(draft.changes), 'steer')} kept." if draft.changes else ""
-    report_compaction(screen, report, steers)
+    tiers = f"\n{plural(len(draft.changes), 'tier')} saved." if draft.changes else ""
+    report_compaction(screen, report, tiers)
 
 
 _MIN_WAIT, _MAX_WAIT = 0.05, 0.4
@@ -108,8 +108,8 @@ class PlanView(Pane):
         """What was chosen and is not kept waits for whoever comes back, and they see a message."""
         changes = self.planner.draft.changes
         if changes and not app_of(self).is_leaving:
-            count = plural(len(changes), "steer")
-            words = f"{count} changed and not kept: they wait in the plan of {self.session_id[:60]}."
+            count = plural(len(changes), "tier")
+            words = f"{count} changed and not saved: they wait in the plan of {self.session_id[:60]}."
             self.app.notify(words, severity="warning", markup=False)
 
     # What is known
@@ -217,9 +217,9 @@ class PlanView(Pane):
 
     def _some(self, first: int, count: int) -> list[Row]:
         planner = self.planner
-        steers, is_planning = planner.draft.steers(planner.kept), planner.is_planning
+        tiers, is_planning = planner.draft.tiers(planner.kept), planner.is_planning
         return [
-            plan_editor.plan_row(turn, planner.draft, planner.kept, steers, is_planning)
+            plan_editor.plan_row(turn, planner.draft, planner.kept, tiers, is_planning)
             for turn in planner.turns[first : first + count]
         ]
 
@@ -236,7 +236,7 @@ _FIELD_HINTS = {
 }
 _PLAN_BINDINGS = (
     Binding("a", "accept", "Accept the plan", show=False),
-    Binding("s", "keep", "Keep steers", show=False),
+    Binding("s", "keep", "Save tiers", show=False),
     Binding("l", "level", "Next level", show=False),
     Binding("t", "ask('target')", "Target", show=False),
     Binding("f", "ask('focus')", "Focus", show=False),
@@ -265,7 +265,7 @@ class PlanPane(PlanView):
     # How far it goes
 
     def preview(self, level: str | None = None, target: int | None = None, focus: str | None = None) -> None:
-        """Plan with these, and with the steers that are chosen already."""
+        """Plan with these, and with the tiers that are chosen already."""
         self.update_draft(structs.replace(self.planner.draft, level=level, target_tokens=target, focus=focus))
 
     def action_level(self) -> None:
@@ -307,7 +307,7 @@ class PlanPane(PlanView):
         turn = self.turn
         if turn is None or self._is_fixed(turn.turn):
             return
-        now = self.planner.draft.steers(self.planner.kept).get(turn.turn)
+        now = self.planner.draft.tiers(self.planner.kept).get(turn.turn)
         wanted = shift_tier(now or turn.tier, by)
         if wanted is None and now is None:
             wanted = turn.tier  # where it is already, but from now on because somebody wants it
@@ -321,8 +321,8 @@ class PlanPane(PlanView):
         """Keep the turn with the cursor, or no longer."""
         turn = self.turn
         if turn is not None and not self._is_fixed(turn.turn):
-            steers = self.planner.draft.steers(self.planner.kept)
-            self._choose(turn.turn, None if steers.get(turn.turn) is Tier.KEEP else Tier.KEEP)
+            tiers = self.planner.draft.tiers(self.planner.kept)
+            self._choose(turn.turn, None if tiers.get(turn.turn) is Tier.KEEP else Tier.KEEP)
 
     def action_free(self) -> None:
         if self.turn is not None:
@@ -332,7 +332,7 @@ class PlanPane(PlanView):
         self.update_draft(self.planner.draft.freed(self.planner.kept))
 
     def _choose(self, turn: int, tier: Tier | None) -> None:
-        self.update_draft(self.planner.draft.with_steer(self.planner.kept, turn, tier))
+        self.update_draft(self.planner.draft.with_tier(self.planner.kept, turn, tier))
 
     def _is_fixed(self, turn: int) -> bool:
         if turn <= 0:
@@ -342,15 +342,15 @@ class PlanPane(PlanView):
     # The end
 
     def action_accept(self) -> None:
-        """Keep the steers and compact as planned."""
+        """Keep the tiers and compact as planned."""
         draft, kept = self.planner.draft, dict(self.planner.kept)
         self._do(lambda screen: accept_plan(screen, kept, draft), draft)
 
     def action_keep(self) -> None:
-        """Keep the steers for every compaction to come, without one now."""
+        """Keep the tiers for every compaction to come, without one now."""
         draft, kept = self.planner.draft, dict(self.planner.kept)
         if not draft.changes:
-            self.session_screen.show_message("There is no steer that is not kept.", "faint")
+            self.session_screen.show_message("There is no tier that is not saved.", "faint")
             return
         self._do(lambda screen: save_and_report(screen, kept, draft), draft)
 

@@ -261,7 +261,7 @@ class SessionSource(Protocol):
         """Every setting in force, or where only those are known, those that differ from the defaults."""
         ...
 
-    async def steering(self, session_id: str) -> dict[int, Tier]:
+    async def tiers(self, session_id: str) -> dict[int, Tier]:
         """What was decided about turns that stand in the context, by their number."""
         ...
 
@@ -274,19 +274,19 @@ class SessionSource(Protocol):
         level: str | None = None,
         target_tokens: int | None = None,
         focus: str | None = None,
-        steers: Mapping[int, str] | None = None,
+        tiers: Mapping[int, str] | None = None,
     ) -> Plan:
         """What a compaction would do now, turn by turn. Nothing is changed, and no model is asked.
 
-        With `steers`, tiers by turn, it is as if these had been decided and no others.
+        With `tiers`, tiers by turn, it is as if these had been decided and no others.
         """
         ...
 
-    async def steer(self, session_id: str, turn: int, tier: str) -> object:
+    async def set_tier(self, session_id: str, turn: int, tier: str) -> object:
         """Decide about a turn: every compaction gives it this tier, until that is taken back."""
         ...
 
-    async def unsteer(self, session_id: str, turn: int | None = None) -> object:
+    async def clear_tier(self, session_id: str, turn: int | None = None) -> object:
         """Leave a turn to the engine again, or all of them."""
         ...
 

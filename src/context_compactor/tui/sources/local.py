@@ -218,7 +218,7 @@ class LocalSource(ThreadedStore):
 
         return await self._use(session_id, look)
 
-    async def steering(self, session_id: str) -> dict[int, Tier]:
+    async def tiers(self, session_id: str) -> dict[int, Tier]:
         """What was decided about turns that stand in the context."""
         return await self._use(session_id, lambda opened: opened.session.tiers())
 
@@ -231,16 +231,16 @@ class LocalSource(ThreadedStore):
         level: str | None = None,
         target_tokens: int | None = None,
         focus: str | None = None,
-        steers: Mapping[int, str] | None = None,
+        tiers: Mapping[int, str] | None = None,
     ) -> Plan:
         """What a compaction would do now, turn by turn. One that nobody waits for any more comes to its own end."""
-        return await self._use_twin(session_id, lambda twin, _: twin.plan(focus, level, target_tokens, tiers=steers))
+        return await self._use_twin(session_id, lambda twin, _: twin.plan(focus, level, target_tokens, tiers=tiers))
 
-    async def steer(self, session_id: str, turn: int, tier: str) -> None:
+    async def set_tier(self, session_id: str, turn: int, tier: str) -> None:
         """Decide about a turn."""
         await self._use(session_id, lambda opened: opened.session.set_tier(turn, tier))
 
-    async def unsteer(self, session_id: str, turn: int | None = None) -> None:
+    async def clear_tier(self, session_id: str, turn: int | None = None) -> None:
         """Leave a turn to the engine again, or all of them."""
         await self._use(session_id, lambda opened: opened.session.clear_tier(turn))
 

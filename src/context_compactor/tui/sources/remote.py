@@ -56,11 +56,11 @@ class RemoteReader:
 
     def __init__(self, url: str, token: str | None) -> None:
         client = AsyncClient(url, token, timeout=_QUICK_SECONDS, retry_seconds=_RETRY_SECONDS)
-        self.facts, self.steering, self.steer, self.unsteer = (
+        self.facts, self.tiers, self.set_tier, self.clear_tier = (
             client.facts,
-            client.steering,
-            client.steer,
-            client.unsteer,
+            client.tiers,
+            client.set_tier,
+            client.clear_tier,
         )
         self.undo, self.redo = client.undo, client.redo
         self._client = client
@@ -264,10 +264,10 @@ class RemoteSource(RemoteReader):
         level: str | None = None,
         target_tokens: int | None = None,
         focus: str | None = None,
-        steers: Mapping[int, str] | None = None,
+        tiers: Mapping[int, str] | None = None,
     ) -> Plan:
         """What a compaction would do now, turn by turn."""
-        return await self._slow.plan(session_id, focus, level, target_tokens, steers=steers)
+        return await self._slow.plan(session_id, focus, level, target_tokens, tiers=tiers)
 
     async def compact(
         self, session_id: str, *, level: str | None = None, target_tokens: int | None = None, focus: str | None = None
