@@ -82,6 +82,9 @@ class MadeUp:
         _give_words,
     )
 
+    def for_model(self, model: str | None) -> Dialect:
+        return self
+
     def recognizes(self, item: Raw) -> bool:
         return "who" in item and "role" not in item
 

@@ -278,6 +278,9 @@ class Anthropic:
         start_with_user,
     )
 
+    def for_model(self, model: str | None) -> Dialect:
+        return self
+
     def recognizes(self, item: Raw) -> bool:
         """By blocks that only Anthropic has, and by a reply as it was received: with its type and text blocks."""
         blocks = blocks_in(item)

@@ -66,6 +66,10 @@ class Dialect(Protocol):
     repairs: tuple[RepairRule, ...]
     """What makes a history legal, in this order: for the rules above, and for calls and results."""
 
+    def for_model(self, model: str | None) -> Dialect:
+        """The dialect with the rules of this model; for a model that is not known the strictest, which is itself."""
+        ...
+
     def recognizes(self, item: Raw) -> bool:
         """Whether only this dialect has such a message."""
         ...

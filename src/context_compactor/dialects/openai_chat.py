@@ -7,6 +7,7 @@ from typing import Any
 
 from context_compactor.dialects.dialect import (
     DEFAULT_REQUEST_BYTES,
+    Dialect,
     Overhead,
     Raw,
     blocks_at,
@@ -217,6 +218,9 @@ class OpenAIChat:
         join_assistants,
         start_with_user,
     )
+
+    def for_model(self, model: str | None) -> Dialect:
+        return self
 
     def recognizes(self, item: Raw) -> bool:
         """By a role, a field or a block that only chat has."""

@@ -274,6 +274,9 @@ class OpenAIResponses:
     rules: tuple[Rule, ...] = (_dangling_reasoning,)
     repairs: tuple[RepairRule, ...] = (rename_repeated, _place_results, _drop_reasoning)
 
+    def for_model(self, model: str | None) -> Dialect:
+        return self
+
     def recognizes(self, item: Raw) -> bool:
         """By its blocks and by the types of its items; a message with its type and text blocks is Anthropic's."""
         blocks, kind = blocks_in(item), item.get("type")

@@ -67,7 +67,7 @@ def run_request(
     `archived` gives the ids of those that earlier compactions of the same conversation have archived.
     """
     began = time.perf_counter()
-    found = find_dialect(dialect, messages)
+    found = find_dialect(dialect, messages).for_model(request.model)
     refuse_depth(dicts_of(messages))
     given = found.parse(messages)
     steps, repairs = repair_with_indexes(given, found) if request.settings.enabled else (list(enumerate(given)), [])
