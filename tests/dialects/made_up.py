@@ -66,6 +66,8 @@ class MadeUp:
     reply_is_one_message = True
     has_unique_call_ids = True
     can_clear_thinking = True
+    recommended_layout = "tail"
+    summaries_are_readable = True
     overhead = Overhead(request=2, message=5, name=0, call=6, result=5, tool=7, tools=3, images="openai")
     request_bytes = 10 * 1024 * 1024
     media_blocks: tuple[str, ...] = ()
@@ -113,6 +115,9 @@ class MadeUp:
     def user_text(self, text: str) -> Message:
         return _read(0, {"who": "human", "say": text})
 
+    def place_cache_marks(self, messages: Sequence[Message], stable: int) -> list[Message]:
+        return [*messages]
+
     def can_join(self, first: Message, second: Message) -> bool:
         return True
 
@@ -139,8 +144,8 @@ class MadeUp:
         asked = [{**ask, "ref": ids.get(first + at, ask["ref"])} for at, ask in enumerate(message.raw["ask"])]
         return _read(0, {**message.raw, "ask": asked})
 
-    def detach(self, before: Sequence[Message], after: Sequence[Message]) -> list[Message]:
-        return list(after)
+    def detach(self, before: Sequence[Message], after: Sequence[Message]) -> list[Message | None]:
+        return [*after]
 
 
 def _read(index: int, raw: Raw) -> Message:

@@ -13,7 +13,7 @@ from typing import Any
 
 from context_compactor import Compaction
 from context_compactor.dialects.detection import DIALECTS
-from context_compactor.dialects.legality import find_violations, pair_results
+from context_compactor.dialects.legality import find_violations, first_speaker, pair_results
 from context_compactor.dialects.messages import Message, Opaque, Text, ToolCall, ToolResult
 from context_compactor.dialects.record import Record, open_record
 from context_compactor.dialects.repair import repair
@@ -23,7 +23,6 @@ from context_compactor.tokens.counting import MessageCounter, counter_for
 Raw = dict[str, Any]
 
 _ID = re.compile(r"\b(?:turn|tool|file|agent)_\d{3,}\b")
-_INSTRUCTIONS = ("system", "developer")
 _THOUGHTS = ("reasoning", "reasoning_content", "reasoning_details", "thinking_blocks")
 
 
@@ -99,9 +98,9 @@ def misfit(before: Sequence[Raw], result: Compaction, target: int, dialect: str)
 def lost_pins(before: Sequence[Raw], result: Compaction, dialect: str) -> list[str]:
     """Instructions and unanswered words of the user that are not byte for byte where they must be."""
     old, new = legal(before, dialect), parsed(result.messages, dialect)
-    told = [message.raw for message in old if message.role in _INSTRUCTIONS]
+    told = [message.raw for message in old[: first_speaker(old)]]
     found = []
-    if told != [message.raw for message in new if message.role in _INSTRUCTIONS]:
+    if told != [message.raw for message in new[: first_speaker(new)]]:
         found.append("the instructions changed")
     asked = unanswered(open_record(old, DIALECTS[dialect])[0])
     if asked and not _ends_with(new, asked):
@@ -157,9 +156,12 @@ def _start(text: str, length: int) -> str:
 
 
 def edited_thinking(before: Sequence[Raw], result: Compaction, dialect: str) -> list[str]:
-    """Signed or sealed reasoning that is neither absent nor equal."""
+    """Signed or sealed reasoning that is neither absent nor equal, or stands behind something that has changed."""
     known = {json.dumps(sealed, sort_keys=True) for sealed in _sealed(before)}
-    return [sealed for each in _sealed(result.messages) if (sealed := json.dumps(each, sort_keys=True)) not in known]
+    edited = [json.dumps(each, sort_keys=True) for each in _sealed(result.messages)]
+    new, old = parsed(result.messages, dialect), parsed(before, dialect)
+    outdated = [each for each in find_violations(new, DIALECTS[dialect], before=old) if each.rule == "thinking"]
+    return [*(sealed for sealed in edited if sealed not in known), *map(str, outdated)]
 
 
 def _sealed(messages: Sequence[Raw]) -> Iterator[Any]:
@@ -214,7 +216,7 @@ class _Runs:
 
     def __init__(self, before: Sequence[Raw], dialect: str) -> None:
         messages = open_record(legal(before, dialect), DIALECTS[dialect])[0]
-        self._raws = [message.raw for message in messages if message.role not in ("system", "developer")]
+        self._raws = [message.raw for message in messages[first_speaker(messages) :]]
         self._places: dict[str, list[int]] = {}
         for at, raw in enumerate(self._raws):
             self._places.setdefault(repr(raw), []).append(at)

@@ -65,8 +65,11 @@ def test_a_result_without_its_call_is_noticed(made):
     )
 
 
-def test_edited_reasoning_is_noticed(made):
-    messages, result = made
+def test_edited_and_outdated_reasoning_is_noticed():
+    messages = session().messages
+    result = compact(messages, target_tokens=1_200, dialect="anthropic", model="claude-sonnet-4-5")
+    assert "I weigh it." in json.dumps(result.messages)
+    assert promises.edited_thinking(messages, result, "anthropic")
     assert promises.edited_thinking(messages, tampered(result, "I weigh it.", "I weigh."), "anthropic")
 
 

@@ -37,6 +37,7 @@ from context_compactor.dialects.legality import (
 )
 from context_compactor.dialects.media import inline_media, linked_media
 from context_compactor.dialects.messages import (
+    PROVIDER_SUMMARY,
     SERVER_TOOL,
     SYSTEM_MESSAGE,
     Media,
@@ -49,6 +50,13 @@ from context_compactor.dialects.messages import (
     Thinking,
     ToolCall,
     ToolResult,
+)
+from context_compactor.dialects.reasoning import (
+    CACHE_MARK,
+    binds_reasoning,
+    claude_version,
+    drop_reasoning,
+    without_cache_marks,
 )
 from context_compactor.dialects.repair import (
     MOVED,
@@ -67,6 +75,9 @@ from context_compactor.dialects.repair import (
 from context_compactor.errors import BadMessage
 from context_compactor.json_values import json_text
 
+_FIRST_WITH_SYSTEM = (4, 8)
+MAX_CACHE_MARKS = 4
+UNMARKED_BLOCKS = ("thinking", "redacted_thinking")
 MANY_IMAGES = 20
 MAX_IMAGES = 100
 MAX_SIDE = 8000
@@ -134,14 +145,93 @@ def _server_blocks(messages: Sequence[Message]) -> Iterator[tuple[PartPosition, 
                 yield PartPosition(at, number), message.raw["content"][number]
 
 
-def _misplaced_systems(messages: Sequence[Message], _pairing: object, _dialect: Dialect) -> Iterator[Violation]:
+def _misplaced_systems(messages: Sequence[Message], _pairing: object, dialect: Dialect) -> Iterator[Violation]:
     """System messages where the provider takes none. One may lead the list (clients move it into the `system` field),
     or follow a user message and be the last or followed by the assistant."""
+    takes_system = not isinstance(dialect, Anthropic) or dialect.takes_system
     for at in range(first_speaker(messages), len(messages)):
         if messages[at].role == "system":
             next_role = messages[at + 1].role if at + 1 < len(messages) else "assistant"
-            if messages[at - 1].role != "user" or next_role != "assistant":
+            if not takes_system or messages[at - 1].role != "user" or next_role != "assistant":
                 yield Violation(at, "system", "a system message where the provider takes none")
+
+
+def _marks_in(value: Any) -> int:
+    """How many cache marks a message, or something in one, has."""
+    if isinstance(value, dict):
+        return (value.get(CACHE_MARK) is not None) + sum(map(_marks_in, value.values()))
+    return sum(map(_marks_in, value)) if isinstance(value, list) else 0
+
+
+def _too_many_marks(messages: Sequence[Message], _pairing: object, _dialect: Dialect) -> Iterator[Violation]:
+    """More cache marks than a request may have."""
+    marked = [(at, count) for at, message in enumerate(messages) if (count := _marks_in(message.raw))]
+    total = sum(count for _, count in marked)
+    if total > MAX_CACHE_MARKS:
+        yield Violation(marked[-1][0], "cache-marks", f"{total} cache marks; at most {MAX_CACHE_MARKS} in a request")
+
+
+def _spare_marks(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
+    """Keep the marks of the two newest marked messages, where the provider reads and writes next.
+
+    The other two that a request may have are left to the system prompt and the tools.
+    """
+    if not any(_too_many_marks(without_indexes(steps), None, dialect)):
+        return steps
+    marked = [at for at, (_, message) in enumerate(steps) if _marks_in(message.raw)]
+    kept = set(marked[-2:])
+    log.append(Repair(steps[marked[0]][0], f"removed cache marks: a request may have {MAX_CACHE_MARKS}"))
+    return [
+        (index, _with_mark(message) if at in kept else _unmarked(message) if at in marked else message)
+        for at, (index, message) in enumerate(steps)
+    ]
+
+
+def _unmarked(message: Message) -> Message:
+    return _read(0, without_cache_marks(message.raw))
+
+
+def _with_mark(message: Message) -> Message:
+    """The message with one cache mark, at its last block that may have one."""
+    blocks = [without_cache_marks(block) for block in _blocks(message.raw)]
+    places = [
+        at for at, block in enumerate(blocks) if block.get("type") not in UNMARKED_BLOCKS and block.get("text") != ""
+    ]
+    if places:
+        blocks[places[-1]] = {**blocks[places[-1]], CACHE_MARK: _newest_mark(message.raw)}
+    return _read(0, {**message.raw, "content": blocks})
+
+
+def _newest_mark(raw: Raw) -> Raw:
+    """The mark that a message has already, with its lifetime, or a plain one."""
+    held: list[Raw] = [block[CACHE_MARK] for block in blocks_in(raw) if block.get(CACHE_MARK) is not None]
+    return held[-1] if held else {"type": "ephemeral"}
+
+
+def _late_summaries(messages: Sequence[Message], _pairing: object, _dialect: Dialect) -> Iterator[Violation]:
+    """Summaries by the provider that are not the first block of their message."""
+    for at, message in enumerate(messages):
+        if any(map(_is_summary, message.parts[1:])):
+            yield Violation(at, "compaction", "a compaction block behind other blocks of its message")
+
+
+def _is_summary(part: Part) -> bool:
+    return isinstance(part, Opaque) and part.type == PROVIDER_SUMMARY
+
+
+def _lead_with_summary(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
+    """Put a summary by the provider before the other blocks of its message; of several the newest stays."""
+    late = {problem.index for problem in _late_summaries(without_indexes(steps), None, dialect)}
+    repaired: list[IndexedMessage] = []
+    for at, (index, message) in enumerate(steps):
+        kept = message
+        if at in late:
+            log.append(Repair(index, "put the compaction block first in its message"))
+            summaries = [number for number, part in enumerate(message.parts) if _is_summary(part)]
+            others = [number for number, part in enumerate(message.parts) if not _is_summary(part)]
+            kept = dialect.pick(message, [summaries[-1], *others])
+        repaired.append((index, kept))
+    return repaired
 
 
 def _server_blocks_to_text(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
@@ -236,7 +326,10 @@ USER_BLOCKS = ("text", "image", "document", "search_result")
 """Blocks that may stand in a result and beside one."""
 
 # Blocks that no other dialect has, and roles that Anthropic has not.
-OWN_BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "image", "document")
+OWN_BLOCKS = (
+    *("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "image", "document"),
+    PROVIDER_SUMMARY,
+)
 CHAT_ROLES = ("system", "developer", "tool", "function")
 
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
@@ -250,6 +343,7 @@ class Anthropic:
     reply_is_one_message = True
     has_unique_call_ids = True
     can_clear_thinking = True
+    summaries_are_readable = True
     # fitted to reported usage
     overhead = Overhead(request=8, message=4, name=0, call=40, result=30, tool=12, tools=346, images="anthropic")
     request_bytes = 32 * 1024 * 1024
@@ -264,6 +358,8 @@ class Anthropic:
         assistants_in_a_row,
         assistant_first,
         _bad_images,
+        _too_many_marks,
+        _late_summaries,
     )
     # Moving results may empty a message, and an emptied one may bring two assistants together: so some come twice.
     repairs: tuple[RepairRule, ...] = (
@@ -275,11 +371,23 @@ class Anthropic:
         drop_blanks,
         _place_systems,
         join_assistants,
+        _lead_with_summary,
         start_with_user,
+        _spare_marks,
     )
 
+    def __init__(self, binds_reasoning: bool = True, takes_system: bool = True, layout: str = "tail") -> None:
+        self.binds_reasoning = binds_reasoning
+        self.takes_system = takes_system
+        self.recommended_layout = layout
+
     def for_model(self, model: str | None) -> Dialect:
-        return self
+        """Claude since 5.1 binds reasoning to its conversation; before 4.8 it took no system message in the middle."""
+        version = claude_version(model)
+        if version is None:
+            return self
+        binds = binds_reasoning(model)
+        return Anthropic(binds, takes_system=version >= _FIRST_WITH_SYSTEM, layout="record" if binds else "tail")
 
     def recognizes(self, item: Raw) -> bool:
         """By blocks that only Anthropic has, and by a reply as it was received: with its type and text blocks."""
@@ -326,6 +434,16 @@ class Anthropic:
     def user_text(self, text: str) -> Message:
         return _read(0, {"role": "user", "content": text})
 
+    def place_cache_marks(self, messages: Sequence[Message], stable: int) -> list[Message]:
+        marked = [at for at, message in enumerate(messages) if _marks_in(message.raw)]
+        if not marked:
+            return [*messages]
+        newest = max(marked[-1], stable)
+        return [
+            _with_mark(message) if at in (stable, newest) else _unmarked(message) if at in marked else message
+            for at, message in enumerate(messages)
+        ]
+
     def can_join(self, first: Message, second: Message) -> bool:
         return True
 
@@ -359,8 +477,9 @@ class Anthropic:
             blocks[at] = {**blocks[at], key: new_id}
         return _read(0, {**message.raw, "content": blocks})
 
-    def detach(self, before: Sequence[Message], after: Sequence[Message]) -> list[Message]:
-        return list(after)
+    def detach(self, before: Sequence[Message], after: Sequence[Message]) -> list[Message | None]:
+        """Without the reasoning behind the first change, which is bound to what stood before it."""
+        return drop_reasoning(before, after, self) if self.binds_reasoning else [*after]
 
 
 def _blocks(raw: Raw) -> list[Raw]:
@@ -434,7 +553,9 @@ def _text(index: int, field: str, block: Raw) -> Part:
 
 
 def _thinking(index: int, field: str, block: Raw) -> Part:
-    return Thinking(text_at(index, f"{field}.thinking", block.get("thinking")), bool(block.get("signature")))
+    signature = block.get("signature")
+    text = "" if signature and block.get("thinking") is None else block.get("thinking")
+    return Thinking(text_at(index, f"{field}.thinking", text), bool(signature))
 
 
 def _tool_use(index: int, field: str, block: Raw) -> Part:
@@ -473,6 +594,11 @@ def _search_result(index: int, field: str, block: Raw) -> Part:
     return Opaque("search_result", "\n".join(word for word in words if isinstance(word, str)))
 
 
+def _provider_summary(_index: int, _field: str, block: Raw) -> Part:
+    content = block.get("content")
+    return Opaque(PROVIDER_SUMMARY, content if isinstance(content, str) else "")
+
+
 READERS: dict[str, Callable[[int, str, Raw], Part]] = {
     "text": _text,
     "thinking": _thinking,
@@ -481,4 +607,5 @@ READERS: dict[str, Callable[[int, str, Raw], Part]] = {
     "image": partial(_media, "image"),
     "document": partial(_media, "document"),
     "search_result": _search_result,
+    PROVIDER_SUMMARY: _provider_summary,
 }

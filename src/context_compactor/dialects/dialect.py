@@ -54,6 +54,10 @@ class Dialect(Protocol):
     """The id of a call may be used once in a history; if not, once in a message."""
     can_clear_thinking: bool
     """Thinking of earlier replies may be left out while the rest of the reply stays."""
+    recommended_layout: str
+    """How the provider wants a compacted context: `tail`, or `record` where turns that are sent again lose much."""
+    summaries_are_readable: bool
+    """The provider's own summaries, its compaction blocks, hold text; if not, they are sealed."""
     overhead: Overhead
     request_bytes: int
     """The largest request that the provider accepts, where nothing is known about the model."""
@@ -106,6 +110,12 @@ class Dialect(Protocol):
         """A new user message that says this."""
         ...
 
+    def place_cache_marks(self, messages: Sequence[Message], stable: int) -> list[Message]:
+        """The messages with cache marks where they pay: at the end of message `stable`, up to which nothing changes
+        until the next compaction, and where the newest mark was. The same where there are none.
+        """
+        ...
+
     def can_join(self, first: Message, second: Message) -> bool:
         """Whether two assistant messages in a row may become one."""
         ...
@@ -130,8 +140,10 @@ class Dialect(Protocol):
         """The message with another id for the calls and results at these parts."""
         ...
 
-    def detach(self, before: Sequence[Message], after: Sequence[Message]) -> list[Message]:
-        """The messages `after` a compaction without what ties them to messages of `before` that are gone."""
+    def detach(self, before: Sequence[Message], after: Sequence[Message]) -> list[Message | None]:
+        """The messages `after` a change without what the provider no longer accepts, since `before` they had others
+        in front of them: reasoning, ids. One for each of `after`; None where nothing is left of it.
+        """
         ...
 
 

@@ -61,6 +61,9 @@ class Opaque(Struct, frozen=True, tag_field="part", tag="opaque"):
     text: str = ""
 
 
+PROVIDER_SUMMARY = "compaction"
+"""The type of a block or item in which a provider has summarized, readable or sealed, everything before it."""
+
 Part = Text | Thinking | ToolCall | ToolResult | Media | Opaque
 
 
@@ -75,6 +78,16 @@ class Message(Struct, frozen=True):
     def text(self) -> str:
         """The message's own words, without calls, results and thinking."""
         return "\n".join(part.text for part in self.parts if isinstance(part, Text))
+
+    @property
+    def begins_with_summary(self) -> bool:
+        """Whether its first block is a summary by the provider of everything before it."""
+        return bool(self.parts) and isinstance(self.parts[0], Opaque) and self.parts[0].type == PROVIDER_SUMMARY
+
+    @property
+    def is_provider_summary(self) -> bool:
+        """Whether it is a summary by the provider of everything before it, and nothing else."""
+        return len(self.parts) == 1 and self.begins_with_summary
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:

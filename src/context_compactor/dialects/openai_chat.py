@@ -25,6 +25,7 @@ from context_compactor.dialects.dialect import (
 from context_compactor.dialects.legality import Rule, assistant_first, assistants_in_a_row, blank_messages, late_results
 from context_compactor.dialects.media import inline_media, linked_media
 from context_compactor.dialects.messages import Media, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult
+from context_compactor.dialects.reasoning import binds_reasoning, claude_version, drop_reasoning
 from context_compactor.dialects.repair import (
     RepairRule,
     drop_blanks,
@@ -202,6 +203,8 @@ class OpenAIChat:
     reply_is_one_message = True
     has_unique_call_ids = False
     can_clear_thinking = True
+    recommended_layout = "tail"
+    summaries_are_readable = True
     # OpenAI's own counting recipe
     overhead = Overhead(request=3, message=3, name=1, call=8, result=4, tool=8, tools=12, images="openai")
     request_bytes = DEFAULT_REQUEST_BYTES
@@ -219,8 +222,13 @@ class OpenAIChat:
         start_with_user,
     )
 
+    def __init__(self, binds_reasoning: bool = True) -> None:
+        self.binds_reasoning = binds_reasoning
+
     def for_model(self, model: str | None) -> Dialect:
-        return self
+        """Only Claude models check what stands before their reasoning."""
+        is_other = model is not None and claude_version(model) is None and "claude" not in model.lower()
+        return self if binds_reasoning(model) and not is_other else OpenAIChat(binds_reasoning=False)
 
     def recognizes(self, item: Raw) -> bool:
         """By a role, a field or a block that only chat has."""
@@ -263,6 +271,9 @@ class OpenAIChat:
 
     def user_text(self, text: str) -> Message:
         return read_message(0, {"role": "user", "content": text})
+
+    def place_cache_marks(self, messages: Sequence[Message], stable: int) -> list[Message]:
+        return [*messages]
 
     def can_join(self, first: Message, second: Message) -> bool:
         """A legacy function call must be the only call of its message."""
@@ -319,8 +330,9 @@ class OpenAIChat:
                 raw["tool_call_id"] = new_id
         return read_message(0, raw)
 
-    def detach(self, before: Sequence[Message], after: Sequence[Message]) -> list[Message]:
-        return list(after)
+    def detach(self, before: Sequence[Message], after: Sequence[Message]) -> list[Message | None]:
+        """Without signed reasoning behind the first change: routers pass it on to models that check it."""
+        return drop_reasoning(before, after, self, only_signed=True) if self.binds_reasoning else [*after]
 
 
 def _both_contents(one: Any, two: Any) -> Any:

@@ -26,6 +26,7 @@ from context_compactor.dialects.media import inline_media, linked_media
 from context_compactor.dialects.messages import (
     LOST_RESULT,
     NO_RESULT,
+    PROVIDER_SUMMARY,
     Media,
     Message,
     Opaque,
@@ -71,7 +72,9 @@ OUTPUT_TYPES = frozenset(OUTPUTS.values())
 
 # Blocks and items that no other dialect has, beside those that end in _call and _output.
 OWN_BLOCKS = ("input_text", "output_text", "input_image", "input_file")
-OWN_ITEMS = ("message", "reasoning", "item_reference", "compaction", "mcp_list_tools")
+SUMMARIES = ("compaction", "compaction_summary", "context_compaction")
+"""Sealed items in which the provider has summarized everything before them."""
+OWN_ITEMS = ("message", "reasoning", "item_reference", "mcp_list_tools", *SUMMARIES)
 
 
 def item_type(raw: Raw) -> str:
@@ -98,7 +101,8 @@ def read_item(index: int, raw: Raw) -> Message:
         return Message("assistant", (_reasoning(index, raw),), raw)
     if kind == "image_generation_call":
         return Message("assistant", (inline_media("image", "image/png", str(raw.get("result") or "")),), raw)
-    return Message(_opaque_role(kind, raw), (Opaque(kind, json_text(raw)),), raw)
+    own = PROVIDER_SUMMARY if kind in SUMMARIES else kind
+    return Message(_opaque_role(kind, raw), (Opaque(own, json_text(raw)),), raw)
 
 
 def _opaque_role(kind: str, raw: Raw) -> Role:
@@ -266,6 +270,8 @@ class OpenAIResponses:
     strict_alternation = False
     reply_is_one_message = False
     has_unique_call_ids = True
+    recommended_layout = "tail"
+    summaries_are_readable = False
     can_clear_thinking = False
     overhead = Overhead(request=3, message=3, name=1, call=8, result=4, tool=8, tools=12, images="openai")
     request_bytes = DEFAULT_REQUEST_BYTES
@@ -319,6 +325,9 @@ class OpenAIResponses:
         content = [{"type": "input_text", "text": text}]
         return read_item(0, {"type": "message", "role": "user", "content": content})
 
+    def place_cache_marks(self, messages: Sequence[Message], stable: int) -> list[Message]:
+        return [*messages]
+
     def can_join(self, first: Message, second: Message) -> bool:
         """A reply is a run of items, which stay apart."""
         return False
@@ -368,7 +377,7 @@ class OpenAIResponses:
         key = "call_id" if message.raw.get("call_id") else "id"
         return read_item(0, {**message.raw, key: ids[0]})
 
-    def detach(self, before: Sequence[Message], after: Sequence[Message]) -> list[Message]:
+    def detach(self, before: Sequence[Message], after: Sequence[Message]) -> list[Message | None]:
         """Take the item ids off replies whose reasoning was in `before` and is no longer in `after`.
 
         The API looks an item up by its id and rejects it when its reasoning does not come with it.

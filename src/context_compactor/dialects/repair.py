@@ -116,7 +116,7 @@ def rename_repeated(steps: list[IndexedMessage], dialect: Dialect, log: list[Rep
 def start_with_user(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
     """Put a user message first when the conversation begins with the assistant."""
     first = first_speaker(without_indexes(steps))
-    if first == len(steps) or steps[first][1].role == "user":
+    if first == len(steps) or steps[first][1].role == "user" or steps[first][1].begins_with_summary:
         return steps
     log.append(Repair(steps[first][0], "put a user message first: the conversation began with the assistant"))
     return [*steps[:first], (steps[first][0], dialect.user_text(MISSING_HISTORY)), *steps[first:]]
@@ -216,4 +216,9 @@ def repair_with_indexes(messages: Sequence[Message], dialect: Dialect) -> tuple[
     log: list[Repair] = []
     for mend in dialect.repairs:
         steps = mend(steps, dialect, log)
+    detached = dialect.detach(messages, without_indexes(steps))
+    for (index, message), kept in zip(steps, detached, strict=True):
+        if kept is None or len(kept.parts) < len(message.parts):
+            log.append(Repair(index, "removed reasoning that is bound to messages which were repaired"))
+    steps = [(index, kept) for (index, _), kept in zip(steps, detached, strict=True) if kept is not None]
     return steps, sorted(log, key=lambda entry: entry.index)

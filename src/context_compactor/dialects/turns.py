@@ -52,8 +52,13 @@ class Turn(Struct, frozen=True):
 
     @property
     def is_instruction(self) -> bool:
-        """System and developer text: never touched."""
+        """The system and developer text that a conversation begins with."""
         return self.role in ("system", "developer")
+
+    @property
+    def is_fixed(self) -> bool:
+        """Instructions, and the summary that a provider wrote: never touched, and in front of everything else."""
+        return self.is_instruction or self.messages[0].is_provider_summary
 
     def parts(self) -> Iterator[tuple[int, int, Message, Part]]:
         """Every part with its message's and its own index."""
@@ -80,7 +85,7 @@ def split_turns(
     at = 0
     for group in _groups(messages):
         is_new, at = at < earlier_from, at + len(group)
-        if group[0].role in ("system", "developer"):
+        if group[0].role in ("system", "developer") or group[0].is_provider_summary:
             turns.append(Turn(next_instruction, tuple(group)))
             next_instruction -= 1
             continue
@@ -96,13 +101,11 @@ def split_turns(
 
 
 def _groups(messages: Sequence[Message]) -> Iterator[list[Message]]:
+    """Runs of messages. A system message in the middle belongs to what it follows; each that leads is a turn."""
     group: list[Message] = []
     answered = _answered(messages)
     end = -1
     for at, message in enumerate(messages):
-        if at <= end and message.role in ("system", "developer"):
-            yield [message]  # between a call and its result: a turn of its own all the same, and so before them
-            continue
         if group and at > end and not _continues(group, message):
             yield group
             group = []
@@ -127,11 +130,14 @@ def _answered(messages: Sequence[Message]) -> list[int]:
 
 
 def _continues(group: list[Message], message: Message) -> bool:
+    first = group[0]
+    if message.role in ("system", "developer"):
+        return first.role not in ("system", "developer") and not first.is_provider_summary
     if message.role == "tool" or message.results:
-        return group[0].role in ("assistant", "tool") or bool(group[0].results)
-    if message.role == "assistant":
+        return first.role in ("assistant", "tool") or bool(first.results)
+    if message.role == "assistant" and not (message.is_provider_summary or first.is_provider_summary):
         last = group[-1]
-        return last.role == "assistant" and group[0].role == "assistant" and not last.results
+        return last.role == "assistant" and first.role == "assistant" and not last.results
     return False
 
 

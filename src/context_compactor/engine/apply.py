@@ -10,8 +10,10 @@ from msgspec import Struct, structs
 from context_compactor.archive.originals import Original, ids_of, turn_original
 from context_compactor.archive.search.terms import terms
 from context_compactor.dialects.dialect import Dialect
+from context_compactor.dialects.legality import first_speaker
 from context_compactor.dialects.messages import Message, ToolResult
 from context_compactor.dialects.record import Excerpt, Quote, Record, RecordEntry, record_lines, render_record
+from context_compactor.dialects.repair import repair
 from context_compactor.dialects.turns import REFERENCE_PATTERN, Turn, reference_id
 from context_compactor.engine.classify import ParsedContext, result_original
 from context_compactor.engine.layouts import Room, Zone, ZonedTurns
@@ -179,7 +181,9 @@ def apply(
         elif zone is not Zone.FOLDED:
             live.extend(_edited(turn, edits, dialect))
     if not record_text:
-        return [*fixed, *live]
+        # The provider's summary stood in one message with what followed it.
+        is_split = fixed and live and fixed[-1].is_provider_summary and live[0].role == "assistant"
+        return [*fixed[:-1], dialect.join(fixed[-1], live[0]), *live[1:]] if is_split else [*fixed, *live]
     record = dialect.user_text(record_text)
     if joins and live and live[0].role == "user" and not live[0].results:
         return [*fixed, dialect.join(record, live[0]), *live[1:]]
@@ -211,6 +215,8 @@ class WrittenContext(Struct, frozen=True):
     tokens: int
     record: Record | None
     texts: WrittenTexts
+    detached: frozenset[int] = frozenset()
+    """Turns that stay without their reasoning, which the provider no longer accepts."""
 
     def cited(self) -> set[str]:
         """Every id that the record or a shortened part names, with the turns that stand behind the record."""
@@ -246,8 +252,16 @@ class Composer(Struct, frozen=True):
         text = render_record(record) if record else ""
         messages = apply(self.view.turns, self.view.zones, text, texts.edits, self.dialect, joins=joins)
         given = [message for turn in self.view.turns for message in turn.messages]
-        messages = self.dialect.detach(given, messages)
-        return WrittenContext(messages, self.counter.request_tokens(messages), record, texts)
+        kept = self.dialect.detach(given, messages)
+        lost = {id(old) for old, new in zip(messages, kept, strict=True) if old is not new}
+        messages = [message for message in kept if message is not None]
+        if any(message.role in ("system", "developer") for message in messages[first_speaker(messages) :]):
+            messages, _ = repair(messages, self.dialect)  # what it stood behind may be gone
+        if record:
+            stable = next(at for at, message in enumerate(messages) if message.role == "user")
+            messages = self.dialect.place_cache_marks(messages, stable)
+        detached = frozenset(turn.number for turn in self.view.turns if any(id(each) in lost for each in turn.messages))
+        return WrittenContext(messages, self.counter.request_tokens(messages), record, texts, detached)
 
     def _record(self, texts: WrittenTexts) -> Record | None:
         folded = [turn for turn in self.view.turns if self.view.zones[turn.number] is Zone.FOLDED]
@@ -381,7 +395,7 @@ def gather_originals(
 ) -> Iterator[Original]:
     """Every turn that is folded, edited or cited by the record, whole, and every result in it by itself."""
     edits, cited = written.texts.edits, written.cited()
-    edited = {number for (number, _), changes in edits.items() if changes}
+    edited = {number for (number, _), changes in edits.items() if changes} | written.detached
     for turn in parsed.turns:
         is_folded = zones[turn.number] is Zone.FOLDED
         if is_folded or turn.number in edited or not cited.isdisjoint(ids_of(turn)):

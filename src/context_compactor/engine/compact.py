@@ -19,6 +19,7 @@ from context_compactor.dialects.repair import repair_with_indexes
 from context_compactor.engine.apply import fill_target, fit_turns, follow_overrides, gather_originals, plan_context
 from context_compactor.engine.classify import ParsedContext, parse_context
 from context_compactor.engine.layouts import measure_room, zones_to_try
+from context_compactor.engine.provider_summary import separate_summary, summary_original, without_large_summary
 from context_compactor.engine.request import (
     CompactionRequest,
     CompactionRun,
@@ -71,6 +72,8 @@ def run_request(
     refuse_depth(dicts_of(messages))
     given = found.parse(messages)
     steps, repairs = repair_with_indexes(given, found) if request.settings.enabled else (list(enumerate(given)), [])
+    legal = [message for _, message in steps]
+    steps = separate_summary(steps, found)
     parsed = parse_context([message for _, message in steps], found, with_secrets=not request.settings.redact_secrets)
     counter = request_counter(request, found.name, count_tokens)
     usage = measure_context(parsed, request, counter)
@@ -83,6 +86,7 @@ def run_request(
         usage=usage,
         trigger=trigger,
         goal=request_goal(request, usage, trigger),
+        legal=legal,
         steps=steps,
         given=len(given),
         repairs=tuple(repair.what for repair in repairs),
@@ -91,9 +95,10 @@ def run_request(
         began=began,
         archived=archived,
     )
+    run = without_large_summary(run, counter)
     if run.goal.reason:
         return unchanged(run)
-    result = build_result(run, write_context(parsed, run.effective_goal, config))
+    result = build_result(run, write_context(run.parsed, run.effective_goal, config))
     if summarizer is not None:
         result = traced("write")(summarizer.estimate if dry_run else summarizer.summarize)(result)
     return finish(result)
@@ -114,5 +119,7 @@ def write_context(parsed: ParsedContext, goal: Goal, config: EngineConfig) -> Co
         if written.tokens <= goal.target and not damage:
             break
     originals = gather_originals(parsed, zoned.zones, composer.turn_tokens, written)
-    archive = Archive((*instructions.originals, *originals, *question.originals))  # of two with one id the last counts
+    summary = summary_original(parsed, config.counter)
+    # of two with one id the last counts
+    archive = Archive((*instructions.originals, *summary, *originals, *question.originals))
     return CompactedContext(written, composer, archive, damage, instructions.cut | question.cut)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import groupby
 from math import inf
 
 from msgspec import structs
 
+from context_compactor.dialects.messages import Thinking
 from context_compactor.dialects.turns import Turn, reference_id
 from context_compactor.engine.apply import Composer
 from context_compactor.engine.layouts import Zone
@@ -30,14 +31,17 @@ _BORDER = 0.05
 _NEARLY_ALL = 0.7
 
 
-def explain_decisions(composer: Composer, cut: Mapping[int, int]) -> tuple[Decision, ...]:
+def explain_decisions(
+    composer: Composer, cut: Mapping[int, int], detached: Container[int] = ()
+) -> tuple[Decision, ...]:
     """One decision for each turn that stays as it is, and one for each text of the others.
 
-    `cut` has the tokens that shortened instructions and an open question had before, by turn.
+    `cut` has the tokens that shortened instructions and an open question had before, by turn; `detached` are turns that
+    stay without their reasoning.
     """
     view, draft, turn_tokens = composer.view, composer.draft, composer.turn_tokens
     taken = {number: list(options) for number, options in groupby(draft.chosen(), key=lambda option: option.source)}
-    decisions = [*_kept_turns(view, turn_tokens, cut)]
+    decisions = [*_kept_turns(view, turn_tokens, cut), *_detached(composer, detached)]
     shares, story_border = composer.story.shares(), _border(composer.story.gains())
     worth = relevances(draft)
     for source in view.open_sources():
@@ -114,6 +118,20 @@ def keep_all_decisions(
 def _kept(turn: Turn, tokens: int, reason: str) -> Decision:
     ref = reference_id("turn", turn.number) if turn.number > 0 else ""
     return Decision(turn_label(turn), turn.number, Kind.TALK, Tier.KEEP, "pin", reason, tokens, tokens, ref)
+
+
+def _detached(composer: Composer, detached: Container[int]) -> Iterator[Decision]:
+    for turn in composer.view.turns:
+        tokens = sum(
+            weight
+            for message in turn.messages
+            for part, weight in zip(message.parts, composer.counter.part_tokens(message), strict=True)
+            if isinstance(part, Thinking)
+        )
+        if turn.number in detached and tokens:
+            reason = "the provider accepts no reasoning behind a message that has changed"
+            target, ref = f"reasoning of turn {turn.number}", reference_id("turn", turn.number)
+            yield Decision(target, turn.number, Kind.TALK, Tier.DROP, "provider rules", reason, tokens, 0, ref)
 
 
 def _kept_turns(view: PlanningView, turn_tokens: dict[int, int], cut: Mapping[int, int]) -> Iterator[Decision]:
@@ -195,7 +213,7 @@ def _reason(source: TextSource, options: Sequence[Option], option: Option | None
 
 
 def _target(source: TextSource) -> str:
-    if source.voice in (Voice.USER, Voice.AGENT, Voice.THINKING):
+    if source.voice in (Voice.USER, Voice.AGENT, Voice.SYSTEM, Voice.THINKING):
         words = " ".join(source.text[:200].split())[:60]
         return f"{source.voice.value}: {words}"
     return source.label if source.voice is Voice.RESULT else f"{source.label} (arguments)"

@@ -71,7 +71,7 @@ def newest_step(turns: Sequence[Turn]) -> int:
 def room_for_turns(turns: Sequence[Turn], sizes: Sequence[TurnSize], target: int, kept: Collection[int] = ()) -> int:
     """What the instructions and the turns that are kept in any case leave of a target."""
     pairs = zip(turns, sizes, strict=True)
-    fixed = sum(size.whole for turn, size in pairs if turn.is_instruction or turn.number in kept)
+    fixed = sum(size.whole for turn, size in pairs if turn.is_fixed or turn.number in kept)
     return max(target - fixed, 1)
 
 
@@ -121,7 +121,7 @@ class Room(Struct, frozen=True):
 
     def sized(self) -> list[tuple[Turn, TurnSize]]:
         """The turns that can be moved, with their sizes."""
-        return [(turn, size) for turn, size in self._open() if not turn.is_instruction]
+        return [(turn, size) for turn, size in self._open() if not turn.is_fixed]
 
 
 def assign_zones(room: Room) -> dict[int, Zone]:
@@ -130,7 +130,7 @@ def assign_zones(room: Room) -> dict[int, Zone]:
     Words that wait for an answer beside results may take half of the room, with the results shortened.
     """
     shares = room.shares
-    zones = {turn.number: Zone.FIXED if turn.is_instruction else Zone.FOLDED for turn in room.turns}
+    zones = {turn.number: Zone.FIXED if turn.is_fixed else Zone.FOLDED for turn in room.turns}
     pinned, interjected = unanswered_turns(room.turns), interjected_turn(room.turns)
     recent_room, tail_room, placed_room = (
         room.tokens * share for share in (shares.recent_tail, shares.tail, shares.placed)
@@ -199,7 +199,7 @@ class StartFresh:
         return {turn.number: self._zone(turn, pinned, interjected) for turn in room.turns}
 
     def _zone(self, turn: Turn, pinned: set[int], interjected: set[int]) -> Zone:
-        if turn.is_instruction:
+        if turn.is_fixed:
             return Zone.FIXED
         if turn.number in interjected:
             return Zone.PLACED
@@ -268,7 +268,7 @@ def zones_objection(zones: Any, room: Room) -> str:
         zone = zones.get(turn.number)
         if not isinstance(zone, Zone):
             return f"turn {turn.number} has no zone, but {zone!r}; use one of {', '.join(map(str, Zone))}"
-        if (zone is Zone.FIXED) != turn.is_instruction:
+        if (zone is Zone.FIXED) != turn.is_fixed:
             return f"turn {turn.number} ({turn.role}) is {zone}; instructions are fixed, and nothing else is"
         if zone is Zone.FOLDED and turn.number in unanswered:
             return f"turn {turn.number} is folded, but waits for an answer"
@@ -278,28 +278,37 @@ def zones_objection(zones: Any, room: Room) -> str:
 
 
 def override_zones(turns: Sequence[Turn], overrides: TierOverrides) -> dict[int, Zone]:
-    """The turns about which a layout has nothing to say: those that are kept, and those of which no text stays."""
+    """The turns about which a layout has nothing to say: those that are kept, those of which no text stays, and those
+    that the provider has summarized."""
     unanswered = unanswered_turns(turns)
     zones = {Tier.KEEP: Zone.VERBATIM, Tier.REFERENCE: Zone.FOLDED, Tier.DROP: Zone.FOLDED}
-    return {
+    decided = {
         turn.number: zones[overrides[turn.number]]
         for turn in turns
         if turn.number in overrides
         and overrides[turn.number] in zones
-        and not turn.is_instruction
+        and not turn.is_fixed
         and turn.number not in unanswered
     }
+    return decided | dict.fromkeys(_summarized_turns(turns), Zone.FOLDED)
+
+
+def _summarized_turns(turns: Sequence[Turn]) -> list[int]:
+    """The turns before the provider's own summary, which it no longer reads."""
+    at = next((at for at, turn in enumerate(turns) if turn.messages[0].is_provider_summary), 0)
+    return [turn.number for turn in turns[:at] if not turn.is_fixed]
 
 
 def apply_overrides(
     zones: dict[int, Zone], turns: Sequence[Turn], sizes: Sequence[TurnSize], overrides: TierOverrides
 ) -> ZonedTurns:
     """The zones of a layout with the overrides in them."""
-    if not overrides:
+    decided = override_zones(turns, overrides)
+    if not decided and not overrides:
         return ZonedTurns(zones)
     size_of = {turn.number: size for turn, size in zip(turns, sizes, strict=True)}
     why = {number: OVERRIDE_REASONS[tier] for number, tier in overrides.items()}
-    found = ZonedTurns({**zones, **override_zones(turns, overrides)}, why)
+    found = ZonedTurns({**zones, **decided}, why)
     for number, tier in overrides.items():
         if tier is Tier.SUMMARIZE and found.zones[number] is Zone.VERBATIM:
             is_shorter_in_place = size_of[number].least < size_of[number].whole

@@ -8,7 +8,7 @@ from msgspec import Struct, structs
 
 from context_compactor.facts.kinds import KIND_WEIGHT, Kind
 
-VOICE_WEIGHT = {"user": 8.0, "agent": 3.0, "thinking": 0.0, "call": 80.0, "result": 1.0, "fact": 2.0}
+VOICE_WEIGHT = {"user": 8.0, "agent": 3.0, "system": 3.0, "thinking": 0.0, "call": 80.0, "result": 1.0, "fact": 2.0}
 
 
 class Weights(Struct, frozen=True):

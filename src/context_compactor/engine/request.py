@@ -223,8 +223,10 @@ class CompactionRun(Struct, frozen=True):
     usage: Usage
     trigger: Trigger
     goal: Goal
+    legal: list[Message]
+    """The messages after repairs: what the caller gets when nothing is to be done."""
     steps: list[tuple[int, Message]]
-    """The messages after repairs, each with the index of the given message that it comes from."""
+    """The same with the index of the given message that each comes from; the provider's summary is one of its own."""
     given: int
     """How many messages were given."""
     repairs: tuple[str, ...]

@@ -185,7 +185,7 @@ def unchanged(run: CompactionRun) -> Compaction:
 
 
 def _unchanged(run: CompactionRun, report: Report, decisions: tuple[Decision, ...] = ()) -> Compaction:
-    messages = [copy_containers(message.raw) for message in run.parsed.messages]
+    messages = [copy_containers(message.raw) for message in run.legal]
     counter = run.config.counter.counter
     return Compaction(messages, report, decisions, run.usage, Archive(), counter, dialect=run.config.dialect.name)
 
@@ -198,7 +198,7 @@ def span_attributes(report: Report) -> dict[str, Any]:
 
 def unchanged_report(run: CompactionRun, reason: str) -> Report:
     """The report when nothing is to be done."""
-    return Report.unchanged(reason, tokens=run.usage.tokens, messages=len(run.parsed.messages), **run.report_head())
+    return Report.unchanged(reason, tokens=run.usage.tokens, messages=len(run.legal), **run.report_head())
 
 
 def build_result(
@@ -211,7 +211,7 @@ def build_result(
     settings = run.request.settings
     after = context.written.tokens + settings.overhead_tokens
     if decisions is None:
-        decisions = explain_decisions(context.composer, context.cut)
+        decisions = explain_decisions(context.composer, context.cut, context.written.detached)
     gain = 1 - after / max(run.usage.tokens, 1)
     if context.damage:
         refused = unchanged_report(run, f"refused: {'; '.join(context.damage[:3])}")
@@ -230,7 +230,7 @@ def build_result(
 def is_already_compacted(parsed: ParsedContext, overrides: TierOverrides) -> bool:
     """Whether a compaction has been here before and nothing that could be folded has come since."""
     pinned = {*unanswered_turns(parsed.turns), *(number for number, tier in overrides.items() if tier is Tier.KEEP)}
-    return parsed.past is not None and all(turn.is_instruction or turn.number in pinned for turn in parsed.turns)
+    return parsed.past is not None and all(turn.is_fixed or turn.number in pinned for turn in parsed.turns)
 
 
 def _no_gain(run: CompactionRun, context: CompactedContext, why: str) -> Report:
@@ -264,9 +264,9 @@ def _report(run: CompactionRun, context: CompactedContext, after: int, decisions
         tokens_before=run.usage.tokens,
         tokens_after=after,
         target_tokens=run.goal.target,
-        messages_before=len(parsed.messages),
+        messages_before=len(run.legal),
         messages_after=len(written.messages),
-        messages_removed=len(parsed.messages) - len(written.messages),
+        messages_removed=len(run.legal) - len(written.messages),
         preserved=tuple(
             Preserved(d.target, d.tokens_after, max(d.turn, 0), d.kind.value, d.reason) for d in tiers[Tier.KEEP]
         ),
@@ -281,7 +281,7 @@ def _report(run: CompactionRun, context: CompactedContext, after: int, decisions
         recovery_instructions=recovery_instructions(archive, written),
         facts_added=max(_lines_of(written.record) - _lines_of(parsed.past), 0),
         fidelity=fidelity,
-        cache=cached_prefix(parsed.messages, written.messages, run.config.counter, run.usage.tokens),
+        cache=cached_prefix(run.legal, written.messages, run.config.counter, run.usage.tokens),
         metrics=Metrics(
             shrink_factor=run.usage.tokens / after if after else None,
             retained_share=fidelity.retained / fidelity.checked if fidelity.checked else None,
@@ -455,7 +455,7 @@ def pins_share(composer: Composer, written: WrittenContext, cut: Container[int] 
     Instructions and unanswered words must, and what the user wants to keep.
     """
     pinned = {*unanswered_turns(composer.view.turns), *composer.view.kept_turns()}
-    turns = [turn for turn in composer.view.turns if turn.is_instruction or turn.number in pinned]
+    turns = [turn for turn in composer.view.turns if turn.is_fixed or turn.number in pinned]
     parts = [(turn.number, part) for turn in turns for message in turn.messages for part in message.parts]
     standing = [part for message in written.messages for part in message.parts]
     return sum(turn not in cut and part in standing for turn, part in parts) / len(parts) if parts else None

@@ -148,7 +148,7 @@ def story_units(
 ) -> list[StoryUnit]:
     """All that can be told of the turns that are folded, and of those that an earlier record told, in order."""
     gone = set(folded)
-    live = [turn for turn in turns if not turn.is_instruction]
+    live = [turn for turn in turns if not turn.is_fixed]
     units = [*_units_of_record(past)]
     said = {saying.turn: saying.text for saying in agent_utterances(live)}
     exchanges = split_exchanges(live, user_utterances(live))

@@ -90,6 +90,7 @@ class ReferenceRefetchable:
 _IMPORT_SHARE = 0.3
 _REASONS = {
     Voice.USER: "the user's own words",
+    Voice.SYSTEM: "a system message within the conversation",
     Voice.AGENT: "what the agent concluded",
     Voice.CALL: "what the agent wrote or ran",
     Voice.RESULT: "lines with names that later turns use",
@@ -293,7 +294,8 @@ def configure(
     layouts: Sequence[Layout] = (),
 ) -> EngineConfig:
     """What a compaction as asked works with: our strategies and layouts, and those of the caller."""
-    is_one_message = request.settings.layout == "record"
+    layout = dialect.recommended_layout if request.settings.layout == "auto" else request.settings.layout
+    is_one_message = layout == "record"
     return EngineConfig(
         dialect,
         counter,

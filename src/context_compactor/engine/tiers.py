@@ -74,6 +74,7 @@ INSTRUCTIONS = "system text"
 FIRST_TASK = "the task as first given"
 LATEST_REQUEST = "the latest request"
 UNANSWERED = "not answered yet"
+PROVIDER_SUMMARY_PIN = "the provider's own summary of what was before it"
 RECENT = "one of the last turns"
 
 
@@ -84,7 +85,8 @@ def pinned_turns(turns: Sequence[Turn], requests: Sequence[int] = (), preserve_r
     them every turn of the user counts.
     """
     asked = list(requests) or [turn.number for turn in turns if _is_user_words(turn)]
-    pins = {turn.number: INSTRUCTIONS for turn in turns if turn.is_instruction}
+    fixed = {True: INSTRUCTIONS, False: PROVIDER_SUMMARY_PIN}
+    pins = {turn.number: fixed[turn.is_instruction] for turn in turns if turn.is_fixed}
     for number in asked[:1]:
         pins.setdefault(number, FIRST_TASK)
     for number in unanswered_turns(turns):
@@ -110,8 +112,10 @@ def unanswered_turns(turns: Sequence[Turn]) -> set[int]:
 
 def interjected_turn(turns: Sequence[Turn]) -> set[int]:
     """The last turn when words of the user stand in it beside results: they stay, though the results may shrink."""
-    last = turns[-1].messages[-1] if turns and turns[-1].exchanges else None
-    return {turns[-1].number} if last is not None and last.role == "user" and last.text.strip() else set()
+    if not turns or not turns[-1].exchanges:
+        return set()
+    last = next(message for message in reversed(turns[-1].messages) if message.role not in ("system", "developer"))
+    return {turns[-1].number} if last.role == "user" and last.text.strip() else set()
 
 
 def finished_turns(turns: Sequence[Turn]) -> Sequence[Turn]:
@@ -144,8 +148,8 @@ def override_refusal(turns: Sequence[Turn], number: int, tier: Tier) -> str:
         )
     if tier is Tier.KEEP:
         return ""
-    if turn.is_instruction:
-        return "it holds instructions, which are never touched"
+    if turn.is_fixed:
+        return "it holds instructions or a summary by the provider, which are never touched"
     if number in unanswered_turns(turns):
         return "it is not answered yet, so it stays as it is"
     if number in interjected_turn(turns) and tier is not Tier.SUMMARIZE:

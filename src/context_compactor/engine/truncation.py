@@ -295,11 +295,9 @@ def _limit(
     turns: Sequence[Turn], target: int, asked: Container[int], counter: MessageCounter, past: Record | None
 ) -> int:
     """Half of what the instructions leave, or more where everything before the question takes less."""
-    instructions = [message for turn in turns if turn.is_instruction for message in turn.messages]
+    instructions = [message for turn in turns if turn.is_fixed for message in turn.messages]
     room = max(target - sum(counter.count_many(instructions)), 0)
-    before = [
-        message for turn in turns if not turn.is_instruction and turn.number not in asked for message in turn.messages
-    ]
+    before = [message for turn in turns if not turn.is_fixed and turn.number not in asked for message in turn.messages]
     taken = sum(counter.count_many(before)) + (counter.text(render_record(past)) if past else 0)
     return int(max(_LARGEST_SHARE * room, room - taken - _FRAME))
 

@@ -152,7 +152,7 @@ def turn_texts(turns: Sequence[Turn], counter: MessageCounter) -> Iterator[TurnT
     """Every text of the turns in order, with its tokens. Instructions are not among them: they are never touched."""
     newest = newest_step(turns)
     for turn in turns:
-        if turn.is_instruction:
+        if turn.is_fixed:
             continue
         clears = may_clear_thinking(turn, newest, counter.dialect)
         numbers = _exchange_numbers(turn.exchanges)
@@ -175,9 +175,12 @@ def _exchange_numbers(exchanges: Sequence[ToolUse]) -> dict[tuple[Voice, str], i
     return found
 
 
+_VOICES = {"assistant": Voice.AGENT, "system": Voice.SYSTEM, "developer": Voice.SYSTEM}
+
+
 def _voice(part: Part, role: str) -> Voice | None:
     if isinstance(part, Text):
-        return Voice.AGENT if role == "assistant" else Voice.USER
+        return _VOICES.get(role, Voice.USER)
     if isinstance(part, Thinking):
         return Voice.THINKING
     if isinstance(part, ToolCall):
@@ -293,7 +296,7 @@ def _excerpt_source(number: int, excerpt: Excerpt, after: int, weights: Weights)
 
 def _excerpt_voice(ref: str, label: str) -> tuple[Voice, Kind]:
     """Who speaks in an excerpt, as far as its heading tells."""
-    if label in (Voice.USER, Voice.AGENT):
+    if label in (Voice.USER, Voice.AGENT, Voice.SYSTEM):
         return Voice(label), Kind.TALK
     if ref.startswith("file_"):
         return Voice.RESULT, Kind.CODE

@@ -39,7 +39,7 @@ def turns_without_media(
 
     What nobody has answered yet keeps them, and so does what the user wants to keep.
     """
-    with_media = [turn for turn in turns if has_media(turn) and not turn.is_instruction]
+    with_media = [turn for turn in turns if has_media(turn) and not turn.is_fixed]
     cleared = {turn.number for turn in with_media if zones[turn.number] is Zone.PLACED}
     kept = [turn for turn in turns if zones[turn.number] is not Zone.FOLDED and turn.number not in cleared]
     size = sum(message_bytes(message) for turn in kept for message in turn.messages)

@@ -124,6 +124,7 @@ class Voice(StrEnum):
 
     USER = "user"
     AGENT = "agent"
+    SYSTEM = "system"
     THINKING = "thinking"
     CALL = "call"
     RESULT = "result"

@@ -340,7 +340,7 @@ def find_task_boundary(turns: Sequence[Turn]) -> str:
     That is a new request of the user, tests that passed, a commit, or a point of the to-do list that is done. What the
     agent says about it afterwards, without doing anything more, changes nothing.
     """
-    recent = [turn for turn in turns if not turn.is_instruction]
+    recent = [turn for turn in turns if not turn.is_fixed]
     while recent and recent[-1].role == "assistant" and not recent[-1].exchanges:
         recent.pop()
     if not recent:

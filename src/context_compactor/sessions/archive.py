@@ -41,7 +41,7 @@ def scan_unarchived(core: Core, *, is_closed: bool, is_gone: bool = False) -> Ar
     So does one whose calls have no results yet, unless all of it `is_gone` from the agent's window.
     """
     parsed = core.parse_context()
-    turns = [turn for turn in parsed.content.turns if not turn.is_instruction]
+    turns = [turn for turn in parsed.content.turns if not turn.is_fixed]
     growing = set() if is_closed else {turn.number for turn in turns[-1:]}
     if not is_gone:
         growing |= {turn.number for turn in turns if any(each.result is None for each in turn.exchanges)}

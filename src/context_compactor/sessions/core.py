@@ -228,8 +228,9 @@ class Core:
     def dialect(self, raws: Sequence[Mapping[str, Any]] | None = None) -> Dialect:
         """The session's dialect. While its messages do not show it, they are looked at each time."""
         if self.profile.dialect != "auto":
-            return find_dialect(self.profile.dialect, raws or ())
-        return find_dialect("auto", list(raws) if raws is not None else self.current_context().raws)
+            return find_dialect(self.profile.dialect, raws or ()).for_model(self.model)
+        found = find_dialect("auto", list(raws) if raws is not None else self.current_context().raws)
+        return found.for_model(self.model)
 
     def counter(self, dialect: Dialect) -> MessageCounter:
         """The counter for the session's model. It is asked for with every message, and hardly ever another one."""

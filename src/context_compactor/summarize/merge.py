@@ -256,7 +256,7 @@ def _decisions_after(result: CompactionResult, written: WrittenContext) -> Itera
     """What was decided; a text of which no line stands in the record any more is in the model's summary."""
     shown = {excerpt.ref for excerpt in written.record.excerpts} if written.record else set()
     folded = {turn.number for turn in result.folded}
-    for decision in explain_decisions(result.context.composer, result.context.cut):
+    for decision in explain_decisions(result.context.composer, result.context.cut, result.context.written.detached):
         is_shown = {decision.ref, reference_id("turn", max(decision.turn, 0))} & shown
         if decision.turn in folded and not is_shown and decision.tier in (Tier.KEEP, Tier.SUMMARIZE):
             changes = {"strategy": "summarizer", "reason": "told in the model's record", "tokens_after": 0}

@@ -36,7 +36,7 @@ class QuotedTurn(Struct, frozen=True):
 
 def quote_turns(turns: Sequence[Turn]) -> list[QuotedTurn]:
     """Every turn but the instructions, which are never folded."""
-    return [_quote_turn(turn) for turn in turns if not turn.is_instruction]
+    return [_quote_turn(turn) for turn in turns if not turn.is_fixed]
 
 
 def _quote_turn(turn: Turn) -> QuotedTurn:

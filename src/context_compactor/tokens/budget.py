@@ -202,7 +202,7 @@ def level_at(share: float, levels: Sequence[LevelRule] = DEFAULT_LEVELS) -> Leve
 
 def growth_per_turn(turns: Sequence[Turn], message_counter: MessageCounter) -> int | None:
     """The median of what the last turns weigh, or None when there are too few to tell."""
-    recent = [turn for turn in turns if not turn.is_instruction and not _is_record(turn)]
+    recent = [turn for turn in turns if not turn.is_fixed and not _is_record(turn)]
     weights = [sum(message_counter.count_many(turn.messages)) for turn in recent[-_FORECAST_TURNS:]]
     if len(weights) < _FEWEST_TURNS:
         return None

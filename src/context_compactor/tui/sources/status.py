@@ -89,7 +89,7 @@ def turn_count(context: Sequence[dict[str, Any]], dialect_name: str) -> int:
         return 0
     dialect = find_dialect(dialect_name, context)
     live, past = open_record(dialect.parse(context), dialect)
-    return (past.turns if past else 0) + sum(not turn.is_instruction for turn in split_turns(live))
+    return (past.turns if past else 0) + sum(not turn.is_fixed for turn in split_turns(live))
 
 
 def token_line(corners: Sequence[CompactionPoint], head: int, tokens: int) -> tuple[int, ...]:

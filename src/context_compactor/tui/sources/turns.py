@@ -84,7 +84,7 @@ class TurnIndex:
             # Instructions may stand between a call and its result; the turn around them begins before them.
             self._is_clean.append(min(places[id(each)] for each in found.messages) >= before)
             before += len(found.messages)
-            turn += not found.is_instruction
+            turn += not found.is_fixed
             call += len(found.exchanges)
         self.messages = start + len(messages)
 
@@ -160,10 +160,8 @@ class TurnDecisions:
 
 def turn_line(at: int, turn: Turn, counter: MessageCounter, decided: TurnDecisions) -> TurnLine:
     """A turn as a line."""
-    refs = [] if turn.is_instruction else ids_of(turn)
-    tier, reason = (
-        (Tier.KEEP, "instructions are never touched") if turn.is_instruction else decided.of(turn.number, refs)
-    )
+    refs = [] if turn.is_fixed else ids_of(turn)
+    tier, reason = (Tier.KEEP, "instructions are never touched") if turn.is_fixed else decided.of(turn.number, refs)
     return TurnLine(
         at=at,
         number=turn.number,
