@@ -68,6 +68,7 @@ class MadeUp:
     can_clear_thinking = True
     recommended_layout = "tail"
     summaries_are_readable = True
+    compaction_note = ""
     overhead = Overhead(request=2, message=5, name=0, call=6, result=5, tool=7, tools=3, images="openai")
     request_bytes = 10 * 1024 * 1024
     media_blocks: tuple[str, ...] = ()

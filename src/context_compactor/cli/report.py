@@ -90,6 +90,7 @@ def _rows(report: Report, originals: str) -> Iterator[tuple[str, str]]:
         if report.cost is not None:
             yield "cost", report.cost.in_words()
     yield from _listed("repaired", report.repairs)
+    yield from _listed("note", report.notes)
     yield from _listed("missing", [f"{item.kind} {item.value}" for item in report.fidelity.missing])
     yield from _listed("floor", [f"{part.what}, {part.tokens:,} tokens" for part in report.floor])
 

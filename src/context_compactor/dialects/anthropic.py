@@ -344,6 +344,7 @@ class Anthropic:
     has_unique_call_ids = True
     can_clear_thinking = True
     summaries_are_readable = True
+    compaction_note = ""
     # fitted to reported usage
     overhead = Overhead(request=8, message=4, name=0, call=40, result=30, tool=12, tools=346, images="anthropic")
     request_bytes = 32 * 1024 * 1024

@@ -58,6 +58,8 @@ class Dialect(Protocol):
     """How the provider wants a compacted context: `tail`, or `record` where turns that are sent again lose much."""
     summaries_are_readable: bool
     """The provider's own summaries, its compaction blocks, hold text; if not, they are sealed."""
+    compaction_note: str
+    """What a caller must know who sends a compacted context; empty when there is nothing."""
     overhead: Overhead
     request_bytes: int
     """The largest request that the provider accepts, where nothing is known about the model."""

@@ -205,6 +205,7 @@ class OpenAIChat:
     can_clear_thinking = True
     recommended_layout = "tail"
     summaries_are_readable = True
+    compaction_note = ""
     # OpenAI's own counting recipe
     overhead = Overhead(request=3, message=3, name=1, call=8, result=4, tool=8, tools=12, images="openai")
     request_bytes = DEFAULT_REQUEST_BYTES

@@ -272,6 +272,9 @@ class OpenAIResponses:
     has_unique_call_ids = True
     recommended_layout = "tail"
     summaries_are_readable = False
+    compaction_note = (
+        "Send this context without previous_response_id: the chain that it names still holds what has left the context."
+    )
     can_clear_thinking = False
     overhead = Overhead(request=3, message=3, name=1, call=8, result=4, tool=8, tools=12, images="openai")
     request_bytes = DEFAULT_REQUEST_BYTES

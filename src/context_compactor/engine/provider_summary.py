@@ -80,7 +80,7 @@ def without_large_summary(run: CompactionRun, counter: MessageCounter) -> Compac
         else f"unreadable past: the provider's sealed summary of {tokens:,} tokens leaves too little of the target; "
         "what it stands for is known only as far as it was given"
     )
-    return structs.replace(run, steps=steps, parsed=parsed, repairs=(*run.repairs, what))
+    return structs.replace(run, steps=steps, parsed=parsed, notes=(*run.notes, what))
 
 
 def provider_summary(turns: Sequence[Turn]) -> Turn | None:

@@ -217,6 +217,8 @@ class Report(Struct, frozen=True, kw_only=True):
     """What was changed in that model's text before it was used: each line that was corrected or left out, and why."""
     checkpoint: str = ""
     repairs: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What the caller must know who sends the context, such as that a chain of responses begins anew."""
     metrics: Metrics = Metrics()
     floor: tuple[FloorPart, ...] = ()
 
@@ -334,6 +336,7 @@ def _summary_lines(report: Report) -> Iterator[str]:
     if report.expected is not None:
         yield f"**Model**: {_line(report.expected.in_words())}"
     yield from (f"**Repaired**: {_line(repair)}" for repair in report.repairs)
+    yield from (f"**Note**: {_line(note)}" for note in report.notes)
     yield from (f"**Missing**: {item.kind} `{_line(item.value)}`" for item in report.fidelity.missing)
     yield from (f"**Cannot be shorter**: {_line(part.what)}, {part.tokens:,} tokens" for part in report.floor)
 

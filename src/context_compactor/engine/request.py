@@ -234,6 +234,8 @@ class CompactionRun(Struct, frozen=True):
     location: str
     began: float
     created_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    notes: tuple[str, ...] = ()
+    """What the report must say beside the result."""
     archived: Callable[[], AbstractSet[str]] | None = None
     """The ids under which earlier compactions have archived originals; None where that is not known."""
 

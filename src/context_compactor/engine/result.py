@@ -290,6 +290,7 @@ def _report(run: CompactionRun, context: CompactedContext, after: int, decisions
             pins_share=pins_share(composer, written, context.cut),
         ),
         floor=floor,
+        notes=tuple(filter(None, (*run.notes, run.config.dialect.compaction_note))),
     )
 
 
