@@ -144,15 +144,27 @@ class Violation(Struct, frozen=True):
 Rule = Callable[[Sequence[Message], Pairing, Dialect], Iterator[Violation]]
 
 
-def find_violations(messages: Sequence[Message], dialect: Dialect) -> list[Violation]:
+def find_violations(
+    messages: Sequence[Message], dialect: Dialect, before: Sequence[Message] | None = None
+) -> list[Violation]:
     """Everything the provider would reject, by index; empty when the history is legal.
 
-    Calls of the last step that have no result yet are no problem: they are still running.
+    Calls of the last step that have no result yet are no problem: they are still running. `before` is the history as
+    it was when the reasoning in `messages` was produced, where that is known.
     """
     pairing = pair_results(messages)
     rules = (missing_results, repeated_ids, loose_results, *dialect.rules)
     found = [problem for rule in rules for problem in rule(messages, pairing, dialect)]
+    if before is not None:
+        found.extend(_outdated(before, messages, dialect))
     return sorted(found, key=lambda problem: problem.index)
+
+
+def _outdated(before: Sequence[Message], after: Sequence[Message], dialect: Dialect) -> Iterator[Violation]:
+    """Reasoning, and items that need it, which came with other messages in front of them."""
+    for at, (message, kept) in enumerate(zip(after, dialect.detach(before, after), strict=True)):
+        if kept is not message and (kept is None or kept.raw != message.raw):
+            yield Violation(at, "thinking", "reasoning, or an id that needs it, though something before it has changed")
 
 
 def missing_results(messages: Sequence[Message], pairing: Pairing, dialect: Dialect) -> Iterator[Violation]:
