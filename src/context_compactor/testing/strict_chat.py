@@ -8,7 +8,7 @@ from typing import Any
 from context_compactor.testing.refusing import Body, RuleError, count_tokens, digest, objects_at, refuse_undeclared
 from context_compactor.testing.replies import ScriptedReply
 
-_ROLES = ("system", "developer", "user", "assistant", "tool")
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
 class StrictChat:
@@ -97,10 +97,15 @@ def _check_shape(at: int, message: Body) -> None:
                 raise RuleError("shape", f"Invalid type for '{place}.content[{number}].text': expected a string.")
     elif content is not None and not isinstance(content, str):
         raise RuleError("shape", f"Invalid type for '{place}.content': expected a string or a list.")
-    elif content is None and not (role == "assistant" and (calls or message.get("refusal") or message.get("audio"))):
+    elif content is None and not (role == "assistant" and _has_other_content(message)):
         raise RuleError("empty", f"Invalid value for 'content': expected a string, got null. ({place}.content)")
-    if role == "tool" and not message.get("tool_call_id"):
-        raise RuleError("shape", f"Missing required parameter: '{place}.tool_call_id'.")
+    needed = {"tool": "tool_call_id", "function": "name"}.get(role)
+    if needed and not message.get(needed):
+        raise RuleError("shape", f"Missing required parameter: '{place}.{needed}'.")
+
+
+def _has_other_content(message: Body) -> bool:
+    return any(message.get(field) for field in ("tool_calls", "function_call", "refusal", "audio"))
 
 
 def _check_calls(place: str, calls: list[Body]) -> None:
@@ -132,8 +137,8 @@ def _check_results(messages: list[Body]) -> None:
     open_calls: list[str] = []
     closed: list[str] = []
     for at, message in enumerate(messages):
-        if message["role"] == "tool":
-            answered = message["tool_call_id"]
+        if message["role"] in ("tool", "function"):
+            answered = message.get("tool_call_id") or _function_id(message)
             if answered in closed:
                 raise RuleError("repeated-result", f"messages[{at}]: two results for the tool_call_id {answered}.")
             if answered not in open_calls:
@@ -149,8 +154,15 @@ def _check_results(messages: list[Body]) -> None:
             raise _unanswered(open_calls)
         closed = []
         open_calls = [str(call["id"]) for call in message.get("tool_calls") or ()]
+        if message.get("function_call"):
+            open_calls.append(_function_id(message["function_call"]))
     if open_calls:
         raise _unanswered(open_calls)
+
+
+def _function_id(named: Body) -> str:
+    """What calls and results of the former `functions` are matched by: they have no id."""
+    return f"function {named['name']}"
 
 
 def _unanswered(open_calls: list[str]) -> RuleError:

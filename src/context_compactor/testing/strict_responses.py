@@ -180,7 +180,7 @@ def _type(item: Body) -> str:
 def _is_same(item: Body, issued: Body) -> bool:
     """Whether this is the item that was handed out, with its id or without; texts and arguments may be shorter."""
     if item.get("id") is not None or _type(item) != issued["type"]:
-        return item.get("id") == issued["id"]
+        return bool(item.get("id") == issued["id"])
     return all(item.get(field) == issued.get(field) for field in ("role", "call_id"))
 
 
