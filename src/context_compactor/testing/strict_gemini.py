@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from context_compactor.testing.replies import ScriptedReply
 
 _SUBSTITUTES = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
 """What the provider takes in the place of a signature for a history that it did not write itself."""
+_UNDERSCORE = re.compile(r"_([a-z])")
 _KINDS = ("text", "functionCall", "functionResponse", "inlineData", "fileData", "executableCode", "codeExecutionResult")
 
 
@@ -35,7 +37,7 @@ class StrictGemini:
         return path.startswith("/v1beta/models/") and path.endswith(":generateContent")
 
     def check(self, path: str, body: Body) -> int:
-        contents = objects_at("contents", body.get("contents"))
+        contents = _camel_case(objects_at("contents", body.get("contents")))
         if not contents:
             raise RuleError("empty", "* GenerateContentRequest.contents: contents is not specified")
         for at, content in enumerate(contents):
@@ -45,7 +47,7 @@ class StrictGemini:
         declared = [
             str(function.get("name"))
             for tool in body.get("tools") or ()
-            for function in tool.get("functionDeclarations") or ()
+            for function in tool.get("functionDeclarations") or tool.get("function_declarations") or ()
         ]
         refuse_undeclared(
             (str(call.get("name")) for content in contents for call in _held(content, "functionCall")), declared
@@ -108,6 +110,21 @@ class StrictGemini:
                     raise RuleError("thinking", f"Corrupted thought signature. (contents[{at}])")
 
 
+def _camel_case(contents: list[Body]) -> list[Body]:
+    """The contents with the names of fields in the one form of the two that the provider takes."""
+    return [
+        {
+            **content,
+            "parts": [_camel_keys(part) for part in objects_at(f"contents[{at}].parts", content.get("parts") or [])],
+        }
+        for at, content in enumerate(contents)
+    ]
+
+
+def _camel_keys(part: Body) -> Body:
+    return {_UNDERSCORE.sub(lambda found: found[1].upper(), key): value for key, value in part.items()}
+
+
 def _held(content: Body, kind: str) -> Iterator[Any]:
     return (part[kind] for part in content["parts"] if isinstance(part.get(kind), dict))
 
@@ -116,14 +133,15 @@ def _check_shape(at: int, content: Body) -> None:
     role = content.get("role")
     if role not in ("user", "model"):
         raise RuleError("unknown-role", f"Please use a valid role: user, model. (contents[{at}].role)")
-    parts = objects_at(f"contents[{at}].parts", content.get("parts") or [])
+    parts = content["parts"]
     if not parts:
         raise RuleError("empty", f"* GenerateContentRequest.contents[{at}].parts: contents.parts must not be empty.")
     for number, part in enumerate(parts):
         place = f"contents[{at}].parts[{number}]"
         kinds = [kind for kind in _KINDS if kind in part]
         if len(kinds) != 1:
-            raise RuleError("empty", f"* {place}.data: required oneof field 'data' must have one initialized field")
+            rule = "shape" if set(part) - {"thought", "thoughtSignature"} else "empty"
+            raise RuleError(rule, f"* {place}.data: required oneof field 'data' must have one initialized field")
         if "text" in part and not isinstance(part["text"], str):
             raise RuleError("shape", f"Invalid value at '{place}.text' (TYPE_STRING)")
         if part.get("text") == "" and not part.get("thoughtSignature"):
