@@ -6,6 +6,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -15,6 +16,7 @@ import typer.main
 import context_compactor
 from context_compactor.cli.main import app
 from context_compactor.settings import ENV_PREFIX, Settings, expected, setting_docs, setting_text
+from tools.legality import legality_page
 
 _MADE = "<!-- Made from the code by `make reference`. Change the code, not this page. -->\n"
 
@@ -156,6 +158,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     Path("docs/reference/cli.md"): cli_page,
     Path("docs/reference/library.md"): library_page,
     Path("docs/reference/http.md"): http_page,
+    Path("docs/reference/legality.md"): partial(legality_page, _MADE),
 }
 
 

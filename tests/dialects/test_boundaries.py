@@ -111,7 +111,15 @@ def test_only_the_last_anthropic_assistant_message_may_be_empty():
 def test_an_empty_anthropic_text_block_is_a_problem_even_beside_others():
     blocks = [{"type": "text", "text": ""}, {"type": "text", "text": "hi"}]
     assert rules("anthropic", [{"role": "user", "content": blocks}]) == [(0, "empty")]
-    assert rules("anthropic", [{"role": "user", "content": [{**blocks[0], "text": " "}, blocks[1]]}]) == []
+    assert rules("anthropic", [{"role": "user", "content": [{**blocks[0], "text": " "}, blocks[1]]}]) == [(0, "empty")]
+
+
+def test_chat_rejects_an_empty_list_of_blocks_and_a_result_without_content():
+    call = Chat.calls("a")[0]
+    assert rules("openai-chat", [HI, {**call, "content": []}, *Chat.results(("a", "1"))]) == [(1, "empty")]
+    for content in ([], None):
+        result = {**Chat.results(("a", "1"))[0], "content": content}
+        assert rules("openai-chat", [HI, call, result, HI]) == [(2, "empty")]
 
 
 def test_chat_rejects_no_content_at_all_and_an_empty_list_of_calls():

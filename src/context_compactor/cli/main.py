@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from context_compactor import __version__
+from context_compactor.cli.check import check
 from context_compactor.cli.compact import compact
 from context_compactor.cli.doctor import config, doctor
 from context_compactor.cli.eval import evaluate
@@ -31,7 +32,7 @@ from context_compactor.errors import BadInput, CompactorError, MissingExtra
 _RENAMED = {"steer": "set-tier"}
 
 _PANELS: dict[str, dict[str, Callable[..., None]]] = {
-    "Conversations": {"compact": compact, "plan": plan, "show": show, "eval": evaluate},
+    "Conversations": {"compact": compact, "plan": plan, "show": show, "check": check, "eval": evaluate},
     "Sessions": {
         "sessions": sessions,
         "context": context,

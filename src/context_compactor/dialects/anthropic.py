@@ -415,8 +415,8 @@ class Anthropic:
         return all(isinstance(part, Text) and (not part.text or part.text.isspace()) for part in message.parts)
 
     def has_blank_block(self, message: Message) -> bool:
-        """Whether one of its texts is empty."""
-        return any(isinstance(part, Text) and not part.text for part in message.parts)
+        """Whether one of its texts is empty or nothing but white space."""
+        return any(isinstance(part, Text) and not part.text.strip() for part in message.parts)
 
     def parse(self, items: Sequence[object]) -> list[Message]:
         return [_read(index, raw) for index, raw in enumerate(dicts_of(items))]

@@ -250,8 +250,9 @@ class OpenAIChat:
         return not message.parts and not isinstance(message.raw.get("content"), str)
 
     def has_blank_block(self, message: Message) -> bool:
-        """Whether it has an empty list of calls."""
-        return bool(message.raw.get("tool_calls") == [])
+        """Whether it has an empty list of calls or blocks, or is a result without a content."""
+        content = message.raw.get("content")
+        return message.raw.get("tool_calls") == [] or content == [] or (message.role == "tool" and content is None)
 
     def parse(self, items: Sequence[object]) -> list[Message]:
         return [read_message(index, raw) for index, raw in enumerate(dicts_of(items))]

@@ -55,7 +55,7 @@ def drop_blanks(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]
         if not dialect.has_blank_block(message):
             kept.append((index, message))
             continue
-        filled = [at for at, part in enumerate(message.parts) if not isinstance(part, Text) or part.text]
+        filled = [at for at, part in enumerate(message.parts) if not isinstance(part, Text) or part.text.strip()]
         kept.append((index, dialect.pick(message, filled)))
         log.append(Repair(index, "removed an empty block"))
     return kept

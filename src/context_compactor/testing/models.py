@@ -1,4 +1,4 @@
-"""Public fakes, for tests of your own, and a model whose answers come from files."""
+"""Models for tests: one that gives scripted answers, and one whose answers come from files."""
 
 from __future__ import annotations
 

@@ -1,0 +1,173 @@
+"""OpenAI's `POST /v1/chat/completions` as a strict server answers it, with what compatible providers refuse too."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from context_compactor.testing.refusing import Body, RuleError, count_tokens, digest, objects_at, refuse_undeclared
+from context_compactor.testing.replies import ScriptedReply
+
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+
+
+class StrictChat:
+    """OpenAI takes assistants in a row and a conversation that the assistant begins; many chat templates do not."""
+
+    name = "openai-chat"
+
+    def __init__(self, window: int) -> None:
+        self._window = window
+        self._calls = 0
+
+    def takes(self, path: str) -> bool:
+        return path == "/v1/chat/completions"
+
+    def check(self, path: str, body: Body) -> int:
+        messages = objects_at("messages", body.get("messages"))
+        if not messages:
+            raise RuleError("empty", "Invalid 'messages': empty array. Expected an array with minimum length 1.")
+        for at, message in enumerate(messages):
+            _check_shape(at, message)
+        _check_roles(messages)
+        _check_results(messages)
+        declared = [
+            str((tool.get("function") or tool.get("custom") or {}).get("name")) for tool in body.get("tools") or ()
+        ]
+        refuse_undeclared((_name(call) for message in messages for call in message.get("tool_calls") or ()), declared)
+        tokens = count_tokens(messages, body.get("tools"))
+        if tokens > self._window:
+            raise RuleError(
+                "window",
+                f"This model's maximum context length is {self._window} tokens. However, your messages resulted in "
+                f"{tokens} tokens. Please reduce the length of the messages.",
+                "context_length_exceeded",
+            )
+        return tokens
+
+    def reply(self, path: str, body: Body, said: ScriptedReply, tokens: int) -> Body:
+        message: Body = {"role": "assistant", "content": said.text or None, "refusal": None}
+        if said.thinking:
+            message["reasoning_content"] = said.thinking
+        if said.calls:
+            message["tool_calls"] = []
+        for call in said.calls:
+            self._calls += 1
+            function = {"name": call.name, "arguments": json.dumps(call.arguments)}
+            message["tool_calls"].append({"id": f"call_{self._calls:06d}", "type": "function", "function": function})
+        if not said.text and not said.calls:
+            message["content"] = "Done."
+        output = count_tokens(message)
+        return {
+            "id": f"chatcmpl-{digest(body['messages'])[:20]}",
+            "object": "chat.completion",
+            "created": 0,
+            "model": body.get("model", ""),
+            "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls" if said.calls else "stop"}],
+            "usage": {"prompt_tokens": tokens, "completion_tokens": output, "total_tokens": tokens + output},
+        }
+
+    def error(self, error: RuleError) -> Body:
+        message = f"{error.message} (rule: {error.rule})"
+        held = {"message": message, "type": "invalid_request_error", "param": "messages", "code": error.code}
+        return {"error": held}
+
+
+def _name(tool: Any) -> str:
+    return str((tool.get("function") or tool.get("custom") or {}).get("name"))
+
+
+def _check_shape(at: int, message: Body) -> None:
+    role, content, calls = message.get("role"), message.get("content"), message.get("tool_calls")
+    place = f"messages[{at}]"
+    if role not in _ROLES:
+        known = ", ".join(f"'{name}'" for name in _ROLES)
+        raise RuleError("unknown-role", f"Invalid value: {role!r}. Supported values are: {known}. ({place}.role)")
+    if calls is not None:
+        if role != "assistant":
+            raise RuleError("shape", f"Unknown parameter: '{place}.tool_calls'.")
+        _check_calls(place, objects_at(f"{place}.tool_calls", calls))
+    if isinstance(content, list):
+        if not content:
+            raise RuleError(
+                "empty", f"Invalid '{place}.content': empty array. Expected an array with minimum length 1."
+            )
+        for number, block in enumerate(objects_at(f"{place}.content", content)):
+            if block.get("type") == "text" and not isinstance(block.get("text"), str):
+                raise RuleError("shape", f"Invalid type for '{place}.content[{number}].text': expected a string.")
+    elif content is not None and not isinstance(content, str):
+        raise RuleError("shape", f"Invalid type for '{place}.content': expected a string or a list.")
+    elif content is None and not (role == "assistant" and _has_other_content(message)):
+        raise RuleError("empty", f"Invalid value for 'content': expected a string, got null. ({place}.content)")
+    needed = {"tool": "tool_call_id", "function": "name"}.get(role)
+    if needed and not message.get(needed):
+        raise RuleError("shape", f"Missing required parameter: '{place}.{needed}'.")
+
+
+def _has_other_content(message: Body) -> bool:
+    return any(message.get(field) for field in ("tool_calls", "function_call", "refusal", "audio"))
+
+
+def _check_calls(place: str, calls: list[Body]) -> None:
+    if not calls:
+        raise RuleError("empty", f"Invalid '{place}.tool_calls': empty array. Expected an array with minimum length 1.")
+    ids = [call.get("id") for call in calls]
+    if len(set(map(str, ids))) < len(ids):
+        raise RuleError("repeated-id", f"Duplicate value for 'tool_call_id' in {place}.tool_calls.")
+    for number, call in enumerate(calls):
+        function = call.get("function") if call.get("type", "function") == "function" else {"arguments": ""}
+        if not isinstance(call.get("id"), str) or not isinstance(function, dict):
+            raise RuleError("shape", f"Missing required parameter: '{place}.tool_calls[{number}].function'.")
+        if not isinstance(function.get("arguments"), str):
+            raise RuleError("shape", f"Invalid type for '{place}.tool_calls[{number}].function.arguments'.")
+
+
+def _check_roles(messages: list[Body]) -> None:
+    roles = [message["role"] for message in messages]
+    speakers = [role for role in roles if role not in ("system", "developer")]
+    if speakers[:1] == ["assistant"]:
+        raise RuleError("first-user", "Conversation roles must begin with a user message.")
+    for at in range(1, len(roles)):
+        if roles[at] == roles[at - 1] == "assistant":
+            raise RuleError("alternation", f"messages[{at}]: Conversation roles must alternate user/assistant.")
+
+
+def _check_results(messages: list[Body]) -> None:
+    """Behind a message with calls come the results of all of them, and nothing between."""
+    open_calls: list[str] = []
+    closed: list[str] = []
+    for at, message in enumerate(messages):
+        if message["role"] in ("tool", "function"):
+            answered = message.get("tool_call_id") or _function_id(message)
+            if answered in closed:
+                raise RuleError("repeated-result", f"messages[{at}]: two results for the tool_call_id {answered}.")
+            if answered not in open_calls:
+                raise RuleError(
+                    "orphan-result",
+                    "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with "
+                    f"'tool_calls'. (messages[{at}].role)",
+                )
+            open_calls.remove(answered)
+            closed.append(answered)
+            continue
+        if open_calls:
+            raise _unanswered(open_calls)
+        closed = []
+        open_calls = [str(call["id"]) for call in message.get("tool_calls") or ()]
+        if message.get("function_call"):
+            open_calls.append(_function_id(message["function_call"]))
+    if open_calls:
+        raise _unanswered(open_calls)
+
+
+def _function_id(named: Body) -> str:
+    """What calls and results of the former `functions` are matched by: they have no id."""
+    return f"function {named['name']}"
+
+
+def _unanswered(open_calls: list[str]) -> RuleError:
+    return RuleError(
+        "missing-result",
+        "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "
+        f"The following tool_call_ids did not have response messages: {', '.join(open_calls)}",
+    )

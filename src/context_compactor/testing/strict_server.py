@@ -1,0 +1,120 @@
+"""A server that answers like five providers, from a script, and refuses every request that they would refuse.
+
+Its rules are written from the providers' documentation and share no code with the package: it is there to check it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from threading import Lock, Thread
+from typing import Any
+
+from msgspec import Struct
+
+from context_compactor.testing.refusing import Body, RuleError, StrictProvider
+from context_compactor.testing.replies import ScriptedReply, random_replies
+from context_compactor.testing.strict_anthropic import StrictAnthropic
+from context_compactor.testing.strict_bedrock import StrictBedrock
+from context_compactor.testing.strict_chat import StrictChat
+from context_compactor.testing.strict_gemini import StrictGemini
+from context_compactor.testing.strict_responses import StrictResponses
+
+
+class Refusal(Struct, frozen=True):
+    """One request that was refused: where it went, the rule it broke, what was said, and the request."""
+
+    path: str
+    rule: str
+    message: str
+    body: Any
+
+
+class StrictServer:
+    """Answers `/v1/messages`, `/v1/chat/completions`, `/v1/responses`, Gemini's `generateContent` and Bedrock's
+    `converse`.
+
+    Each legal request gets the next reply of the script; the last one is given again when there are no more. Without a
+    script the replies come from `random_replies(seed)`. Every other request gets 400 in the provider's form, with the
+    rule's name at the end of the message. `window` is the most tokens of a request, counted as four characters each.
+
+        server = StrictServer(window=20_000)
+        status, answer = server.respond("/v1/messages", {"model": "m", "max_tokens": 100, "messages": [...]})
+
+        with server.serve() as url:
+            client = anthropic.Anthropic(base_url=url, api_key="any")
+    """
+
+    def __init__(self, replies: Iterable[ScriptedReply] | None = None, *, window: int = 20_000, seed: int = 0) -> None:
+        self.window = window
+        self.answered = 0
+        self.refusals: list[Refusal] = []
+        self._replies = iter(random_replies(seed) if replies is None else replies)
+        self._last = ScriptedReply("Done.")
+        self._lock = Lock()
+        self._providers: tuple[StrictProvider, ...] = (
+            StrictAnthropic(window),
+            StrictChat(window),
+            StrictResponses(window),
+            StrictGemini(window),
+            StrictBedrock(window),
+        )
+
+    def respond(self, path: str, body: Any) -> tuple[int, Body]:
+        """The status and the body of the answer to a request."""
+        provider = next((each for each in self._providers if each.takes(path)), None)
+        if provider is None:
+            return 404, {"error": {"message": f"there is no {path} here"}}
+        with self._lock:
+            try:
+                if not isinstance(body, dict):
+                    raise RuleError("shape", "the body should be a JSON object")
+                sent = json.loads(json.dumps(body))
+                tokens = provider.check(path, sent)
+            except RuleError as error:
+                self.refusals.append(Refusal(path, error.rule, error.message, body))
+                return error.status, provider.error(error)
+            self._last = next(self._replies, self._last)
+            self.answered += 1
+            return 200, json.loads(json.dumps(provider.reply(path, sent, self._last, tokens)))
+
+    @contextmanager
+    def serve(self, port: int = 0) -> Iterator[str]:
+        """Listen on this machine while the block runs; gives the address."""
+        from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+        respond = self.respond
+
+        class Endpoint(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                try:
+                    body = json.loads(content)
+                except ValueError:
+                    body = None
+                status, answer = respond(self.path.partition("?")[0], body)
+                written = json.dumps(answer).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(written)))
+                if status != 200 and self.path.startswith("/model/"):
+                    self.send_header("x-amzn-ErrorType", "ValidationException")
+                self.end_headers()
+                self.wfile.write(written)
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the base class names it
+                """Say nothing: what was refused is in `refusals`."""
+
+        server = ThreadingHTTPServer(("127.0.0.1", port), Endpoint)
+        server.daemon_threads = True
+        thread = Thread(target=server.serve_forever, name="strict server", daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()

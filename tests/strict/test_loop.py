@@ -1,0 +1,50 @@
+"""An agent's loop against a server that refuses what its provider refuses, with a session in between."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from context_compactor.sessions.session import Session
+from context_compactor.settings import Settings
+from context_compactor.testing import StrictServer
+from tests.strict.clients import CLIENTS, LoopClient, output_of
+
+WINDOW = 20_000
+QUESTIONS = (
+    "Request {turn}: why does part {turn} fail? Look at it and tell me.",
+    "Request {turn}: please fix what you found. Never touch release {turn}.",
+    "Request {turn}: go on with the next part, and run its tests.",
+)
+
+
+def run_loop(client: LoopClient, session: Session, server: StrictServer, turns: int, seed: int) -> None:
+    """Ask, let the agent work until it answers, and ask again. Any refusal ends the test with the server's words."""
+    dice = Random(seed)
+    session.append([*client.first(), client.user(QUESTIONS[0].format(turn=0))])
+    for turn in range(1, turns + 1):
+        calls = _send(client, session, server)
+        while calls:
+            session.append(client.results(calls, [output_of(dice, call) for call in calls]))
+            calls = _send(client, session, server)
+        session.append(client.user(dice.choice(QUESTIONS).format(turn=turn)))
+
+
+def _send(client: LoopClient, session: Session, server: StrictServer):
+    status, answer = server.respond(client.path, client.request(session.context()))
+    assert status == 200, f"after {server.answered} answers and {len(session.compactions())} compactions: {answer}"
+    session.append(client.reply(answer), usage=client.usage(answer))
+    return client.calls(answer)
+
+
+@pytest.mark.parametrize("layout", ["tail", "record"])
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.dialect)
+def test_an_agent_works_for_a_hundred_turns_without_one_refusal(tmp_path, client, layout):
+    server = StrictServer(window=WINDOW, seed=7)
+    settings = Settings(idle_seconds=0, promote_to_memory=False, layout=layout)
+    store = f"sqlite:///{tmp_path / 'sessions.db'}"
+    with Session.open("run", window=WINDOW, dialect=client.dialect, store=store, settings=settings) as session:
+        run_loop(client, session, server, turns=100, seed=3)
+        assert len(session.compactions()) >= 5
+    assert server.refusals == []
