@@ -227,7 +227,11 @@ class Anthropic:
         """By a system prompt beside the messages, which other providers take as a message."""
         messages = [item for item in body.get("messages") or () if isinstance(item, dict)]
         is_chat = any(item.get("role") in CHAT_ROLES or item.get("tool_calls") for item in messages)
-        return body.get("system") is not None and not is_chat
+        blocks = [
+            *blocks_in({"content": body.get("system")}),
+            *(block for item in messages for block in blocks_in(item)),
+        ]
+        return body.get("system") is not None and not is_chat and all("type" in block for block in blocks)
 
     def is_blank(self, message: Message, is_last: bool) -> bool:
         """Whether it has nothing but blank texts; an unfinished reply may be."""

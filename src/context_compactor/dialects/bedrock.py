@@ -384,8 +384,7 @@ class Bedrock:
 
     def recognizes_request(self, body: Mapping[str, Any]) -> bool:
         """By its own fields, or a system prompt of blocks without a type."""
-        system = body.get("system")
-        blocks = [block for block in system if isinstance(block, dict)] if isinstance(system, list) else []
+        blocks = blocks_in({"content": body.get("system")})
         is_own = any(field in body for field in REQUEST_FIELDS) or any("type" not in block for block in blocks)
         return "messages" in body and is_own
 
