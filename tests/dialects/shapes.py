@@ -104,6 +104,55 @@ class Claude:
         return [{"role": "user", "content": blocks}]
 
 
+class GeminiShapes:
+    """Builders for the Gemini dialect."""
+
+    name = "gemini"
+
+    @staticmethod
+    def user(text: str) -> Raw:
+        return {"role": "user", "parts": [{"text": text}]}
+
+    @staticmethod
+    def says(text: str) -> Raw:
+        return {"role": "model", "parts": [{"text": text}]}
+
+    @staticmethod
+    def calls(*ids: str, text: str = "") -> list[Raw]:
+        said: list[Raw] = [{"text": text}] if text else []
+        return [{"role": "model", "parts": said + [{"functionCall": {"id": it, "name": "Read"}} for it in ids]}]
+
+    @staticmethod
+    def results(*pairs: tuple[str, str]) -> list[Raw]:
+        responses = [{"id": call_id, "name": "Read", "response": {"output": text}} for call_id, text in pairs]
+        return [{"role": "user", "parts": [{"functionResponse": response} for response in responses]}]
+
+
+class BedrockShapes:
+    """Builders for the Bedrock dialect."""
+
+    name = "bedrock"
+
+    @staticmethod
+    def user(text: str) -> Raw:
+        return {"role": "user", "content": [{"text": text}]}
+
+    @staticmethod
+    def says(text: str) -> Raw:
+        return {"role": "assistant", "content": [{"text": text}]}
+
+    @staticmethod
+    def calls(*ids: str, text: str = "") -> list[Raw]:
+        said: list[Raw] = [{"text": text}] if text else []
+        calls: list[Raw] = [{"toolUse": {"toolUseId": it, "name": "Read", "input": {}}} for it in ids]
+        return [{"role": "assistant", "content": said + calls}]
+
+    @staticmethod
+    def results(*pairs: tuple[str, str]) -> list[Raw]:
+        held = [{"toolUseId": call_id, "content": [{"text": text}] if text else []} for call_id, text in pairs]
+        return [{"role": "user", "content": [{"toolResult": result} for result in held]}]
+
+
 class MadeUp:
     """Builders for the dialect of the tests."""
 
@@ -126,4 +175,4 @@ class MadeUp:
         return [{"who": "machine", "ref": call_id, "got": text} for call_id, text in pairs]
 
 
-BUILDERS = {builder.name: builder for builder in (Chat, Responses, Claude, MadeUp)}
+BUILDERS = {builder.name: builder for builder in (Chat, Responses, Claude, GeminiShapes, BedrockShapes, MadeUp)}

@@ -22,7 +22,7 @@ from hypothesis.strategies import SearchStrategy
 from tests.dialects.made_up import NAME as MADE_UP
 from tests.dialects.made_up import NO_WORDS
 
-DIALECT_NAMES = ("openai-chat", "openai-responses", "anthropic", MADE_UP)
+DIALECT_NAMES = ("openai-chat", "openai-responses", "anthropic", "gemini", "bedrock", MADE_UP)
 
 Raw = dict[str, Any]
 
@@ -241,10 +241,14 @@ def stories(min_rounds: int = 1, max_rounds: int = 4) -> SearchStrategy[list[Bea
 
 def tell(name: str, story: list[Beat]) -> list[Raw]:
     """A story as the messages of a dialect."""
+    from tests.dialects.tellers import tell_bedrock, tell_gemini
+
     tellers = {
         "anthropic": _tell_anthropic,
         "openai-chat": _tell_chat,
         "openai-responses": _tell_responses,
+        "gemini": tell_gemini,
+        "bedrock": tell_bedrock,
         MADE_UP: _tell_made_up,
     }
     return [raw for number, beat in enumerate(story) for raw in tellers[name](beat, number)]
@@ -544,14 +548,25 @@ def _lose_end(dice: Dice, told: list[Raw]) -> None:
 
 def _empty(dice: Dice, told: list[Raw]) -> None:
     raw = dice.pick(told)
-    if "content" in raw and raw.get("role") not in ("tool", "function") and raw.get("type") != "reasoning":
+    if _is_bedrock(raw):
+        raw["content"] = dice.pick(([], [{"text": ""}], [{"text": " \n"}], [{"cachePoint": {"type": "default"}}]))
+    elif "content" in raw and raw.get("role") not in ("tool", "function") and raw.get("type") != "reasoning":
         raw["content"] = dice.pick(("", [], " \n"))
+    if "parts" in raw:
+        raw["parts"] = dice.pick(([], [{"text": ""}], [{}], [{"text": " \n"}]))
     if "say" in raw:
         raw["say"] = dice.pick(("", " \n"))
 
 
+def _is_bedrock(raw: Raw) -> bool:
+    content = raw.get("content")
+    return isinstance(content, list) and any("type" not in block for block in content)
+
+
 def _lists(raw: Raw) -> list[list[Any]]:
-    return [raw[key] for key in ("content", "tool_calls", "ask") if isinstance(raw.get(key), list) and raw[key]]
+    return [
+        raw[key] for key in ("content", "tool_calls", "parts", "ask") if isinstance(raw.get(key), list) and raw[key]
+    ]
 
 
 def _lose_block(dice: Dice, told: list[Raw]) -> None:
@@ -575,19 +590,26 @@ def _reuse_id(dice: Dice, told: list[Raw]) -> None:
     """Two calls get one id, with or without their results."""
     wanted = dice.pick(("call_0000", "call_0001"))
     given_up = dice.pick(("call_0001", "call_0002", "call_0003"))
-    both = ("id", "call_id", "tool_call_id", "tool_use_id", "ref")
+    both = ("id", "call_id", "tool_call_id", "tool_use_id", "toolUseId", "ref")
     keys = dice.pick((both, ("id",), ("tool_call_id", "tool_use_id")))
     for raw in told:
-        for holder in [raw, *(block for entries in _lists(raw) for block in entries)]:
+        blocks = [block for entries in _lists(raw) for block in entries]
+        nested = [value for block in blocks for value in block.values() if isinstance(value, dict)]
+        for holder in [raw, *blocks, *nested]:
             for key in keys:
                 if holder.get(key) == given_up:
                     holder[key] = wanted
 
 
 def _instruct(dice: Dice, told: list[Raw]) -> None:
-    is_made_up = any("who" in raw for raw in told)
     text = dice.text()
-    system = {"who": "rules", "say": text} if is_made_up else {"role": "system", "content": text}
+    system: Raw = {"role": "system", "content": text}
+    if any("who" in raw for raw in told):
+        system = {"who": "rules", "say": text}
+    elif any("parts" in raw for raw in told):
+        system = {"role": "system", "parts": [{"text": text}]}
+    elif any(map(_is_bedrock, told)):
+        system = {"role": "system", "content": [{"text": text}]}
     told.insert(dice.roll(len(told) + 1), system)
 
 

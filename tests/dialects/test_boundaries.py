@@ -46,14 +46,15 @@ def test_a_call_that_was_passed_over_is_a_problem(name):
 @every_dialect
 def test_a_result_without_its_call_is_a_problem(name):
     build = BUILDERS[name]
-    assert rules(name, [build.user("hi"), *build.results(("a", "1")), build.user("hi")]) == [(1, "orphan-result")]
+    found = rules(name, [build.user("hi"), *build.results(("a", "1")), build.user("hi")])
+    assert [problem for problem in found if problem[1] != "alternation"] == [(1, "orphan-result")]
 
 
 @every_dialect
 def test_a_second_result_of_a_call_is_a_problem(name):
     build = BUILDERS[name]
     items = [build.user("hi"), *build.calls("a"), *build.results(("a", "1")), *build.results(("a", "2"))]
-    assert rules(name, items) == [(3, "repeated-result")]
+    assert [problem for problem in rules(name, items) if problem[1] != "alternation"] == [(3, "repeated-result")]
 
 
 @in_turn

@@ -29,6 +29,37 @@ KNOWN = {
         {"prompt_tokens": 120, "completion_tokens": 9, "prompt_cache_hit_tokens": 100},
         ReportedUsage(20, 0, 100, 9),
     ),
+    "Gemini": (
+        {
+            "promptTokenCount": 120,
+            "cachedContentTokenCount": 100,
+            "candidatesTokenCount": 9,
+            "thoughtsTokenCount": 30,
+            "toolUsePromptTokenCount": 7,
+            "totalTokenCount": 166,
+        },
+        ReportedUsage(27, 0, 100, 39),
+    ),
+    "Gemini's SDK": (
+        {
+            "prompt_token_count": 120,
+            "cached_content_token_count": None,
+            "candidates_token_count": 9,
+            "thoughts_token_count": 30,
+            "tool_use_prompt_token_count": None,
+        },
+        ReportedUsage(120, output=39),
+    ),
+    "Bedrock": (
+        {
+            "inputTokens": 3,
+            "outputTokens": 90,
+            "totalTokens": 7593,
+            "cacheReadInputTokens": 7000,
+            "cacheWriteInputTokens": 500,
+        },
+        ReportedUsage(3, 500, 7000, 90),
+    ),
     "pi": ({"input": 20, "cacheWrite": 5, "cacheRead": 100, "output": 9}, ReportedUsage(20, 5, 100, 9)),
     "its own form": ({"input": 20, "cache_write": 5, "cache_read": 100, "output": 9}, ReportedUsage(20, 5, 100, 9)),
     "no cache": (

@@ -13,7 +13,7 @@ from typing import Any, Self
 from tests.dialects.strategies import picture
 
 Raw = dict[str, Any]
-DIALECT_NAMES = ("openai-chat", "openai-responses", "anthropic")
+DIALECT_NAMES = ("openai-chat", "openai-responses", "anthropic", "gemini", "bedrock")
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,105 @@ class _Responses(Talk):
         return {"type": "input_image", "image_url": f"data:image/png;base64,{picture(640, 480)}"}
 
 
-_TALKS: dict[str, type[Talk]] = {talk.dialect: talk for talk in (_Anthropic, _Chat, _Responses)}
+class _Gemini(Talk):
+    dialect = "gemini"
+
+    def system(self, text: str) -> Self:
+        self.messages.append({"role": "system", "parts": [self._text(text)]})
+        return self
+
+    def user(self, text: str, pictures: int = 0) -> Self:
+        parts = [self._text(text), *(self._picture() for _ in range(pictures))]
+        self.messages.append({"role": "user", "parts": parts})
+        return self
+
+    def answer(self, text: str, thinking: str = "") -> Self:
+        self.messages.append({"role": "model", "parts": [*self._thought(thinking), self._text(text)]})
+        return self
+
+    def step(self, *calls: Call, text: str = "", thinking: str = "", after: str = "") -> Self:
+        """As the API answers without ids: a response belongs to the call of its name and place."""
+        uses: list[Raw] = [{"functionCall": {"name": call.name, "args": call.arguments}} for call in calls]
+        uses[0]["thoughtSignature"] = f"sig:{len(self.messages)}"
+        said = [self._text(text)] if text else []
+        self.messages.append({"role": "model", "parts": [*self._thought(thinking), *said, *uses]})
+        responses = [self._response(call) for call in calls if call.output is not None]
+        if responses:
+            self.messages.append({"role": "user", "parts": responses})
+        if after:
+            self.user(after)
+        return self
+
+    def _response(self, call: Call) -> Raw:
+        response: Raw = {"name": call.name, "response": {"error" if call.failed else "output": call.output}}
+        if call.pictures:
+            response["parts"] = [self._picture() for _ in range(call.pictures)]
+        self.results.append(response if call.pictures else call.output)
+        return {"functionResponse": response}
+
+    def _thought(self, thinking: str) -> list[Raw]:
+        return [{"text": thinking, "thought": True, "thoughtSignature": f"sig:{thinking}"}] if thinking else []
+
+    def _text(self, text: str) -> Raw:
+        return {"text": text}
+
+    def _picture(self) -> Raw:
+        return {"inlineData": {"mimeType": "image/png", "data": picture(640, 480)}}
+
+
+class _Bedrock(Talk):
+    dialect = "bedrock"
+
+    def system(self, text: str) -> Self:
+        self.messages.append({"role": "system", "content": [self._text(text)]})
+        return self
+
+    def user(self, text: str, pictures: int = 0) -> Self:
+        """Another user message may not follow one: the words become blocks of it."""
+        blocks = [self._text(text), *(self._picture() for _ in range(pictures))]
+        if self.messages and self.messages[-1]["role"] == "user":
+            self.messages[-1]["content"] += blocks
+        else:
+            self.messages.append({"role": "user", "content": blocks})
+        return self
+
+    def answer(self, text: str, thinking: str = "") -> Self:
+        self.messages.append({"role": "assistant", "content": [*self._thought(thinking), self._text(text)]})
+        return self
+
+    def step(self, *calls: Call, text: str = "", thinking: str = "", after: str = "") -> Self:
+        ids = self._ids(calls)
+        uses = [
+            {"toolUse": {"toolUseId": ref, "name": call.name, "input": call.arguments}}
+            for ref, call in zip(ids, calls, strict=True)
+        ]
+        said = [self._text(text)] if text else []
+        self.messages.append({"role": "assistant", "content": [*self._thought(thinking), *said, *uses]})
+        results = [self._result(ref, call) for ref, call in zip(ids, calls, strict=True) if call.output is not None]
+        if results:
+            self.messages.append({"role": "user", "content": results})
+        if after:
+            self.user(after)
+        return self
+
+    def _result(self, ref: str, call: Call) -> Raw:
+        content = self._content(call)
+        blocks = content if isinstance(content, list) else [self._text(content)] if content.strip() else []
+        result: Raw = {"toolUseId": ref, "content": blocks}
+        return {"toolResult": result | ({"status": "error"} if call.failed else {})}
+
+    def _thought(self, _thinking: str) -> list[Raw]:
+        """None: it would leave the turns that stay. `tests/dialects/test_bedrock.py` is about that."""
+        return []
+
+    def _text(self, text: str) -> Raw:
+        return {"text": text}
+
+    def _picture(self) -> Raw:
+        return {"image": {"format": "png", "source": {"bytes": picture(640, 480)}}}
+
+
+_TALKS: dict[str, type[Talk]] = {talk.dialect: talk for talk in (_Anthropic, _Chat, _Responses, _Gemini, _Bedrock)}
 
 
 def talk_in(dialect: str) -> Talk:

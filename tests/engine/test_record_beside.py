@@ -55,17 +55,20 @@ RECORD = render_record(
 
 
 def blocks_of(raw: Raw, kind: str) -> list[Raw]:
-    content = raw["content"]
+    content = raw["parts"] if "parts" in raw else raw["content"]
     return [{"type": kind, "text": content}] if isinstance(content, str) else list(content)
 
 
 def with_reminder(messages: list[Raw], dialect: str, way: str) -> list[Raw]:
     """The messages with a client's reminder in the message that holds the record, or in one before it."""
     kind = "input_text" if dialect == "openai-responses" else "text"
-    at = next(at for at, raw in enumerate(messages) if OPENING in str(raw.get("content")))
+    field = "parts" if dialect == "gemini" else "content"
+    at = next(at for at, raw in enumerate(messages) if OPENING in str(raw.get(field)))
     if way == "message before":
         return [*messages[:at], DIALECTS[dialect].user_text(REMINDER).raw, *messages[at:]]
     blocks, reminder = blocks_of(messages[at], kind), {"type": kind, "text": REMINDER}
+    if dialect in ("gemini", "bedrock"):
+        reminder.pop("type")
     holder = next(block for block in blocks if OPENING in block.get("text", ""))
     place = blocks.index(holder)
     if "text before" in way:
@@ -76,9 +79,9 @@ def with_reminder(messages: list[Raw], dialect: str, way: str) -> list[Raw]:
         blocks.insert(place + 1, reminder)
     if "before" in way and "block" in way.partition(" before")[0]:
         blocks[place:place] = [reminder] * (2 if "two" in way else 1)
-    is_text = len(blocks) == 1 and isinstance(messages[at]["content"], str)
+    is_text = len(blocks) == 1 and isinstance(messages[at][field], str)
     content: Any = blocks[0]["text"] if is_text else blocks
-    return [*messages[:at], messages[at] | {"content": content}, *messages[at + 1 :]]
+    return [*messages[:at], messages[at] | {field: content}, *messages[at + 1 :]]
 
 
 def kept(messages: list[Raw], dialect: str, said: list[str]) -> dict[str, set[str]]:

@@ -135,17 +135,43 @@ def _made_up(turn: int, step: int) -> Raw:
     )[step]
 
 
+def _gemini(turn: int, step: int) -> Raw:
+    path = {"file_path": f"src/part_{turn}.py"}
+    call = {"functionCall": {"name": "Read", "args": path}, "thoughtSignature": f"sig{turn}"}
+    return (
+        {"role": "user", "parts": [{"text": question(turn)}]},
+        {"role": "model", "parts": [call]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "Read", "response": {"output": output(turn)}}}]},
+        {"role": "model", "parts": [{"text": answer(turn)}]},
+    )[step]
+
+
+def _bedrock(turn: int, step: int) -> Raw:
+    path = {"file_path": f"src/part_{turn}.py"}
+    result = {"toolUseId": f"call_{turn}", "content": [{"text": output(turn)}]}
+    return (
+        {"role": "user", "content": [{"text": question(turn)}]},
+        {"role": "assistant", "content": [{"toolUse": {"toolUseId": f"call_{turn}", "name": "Read", "input": path}}]},
+        {"role": "user", "content": [{"toolResult": result}]},
+        {"role": "assistant", "content": [{"text": answer(turn)}]},
+    )[step]
+
+
 def plain(role: str, text: str, dialect: str) -> Raw:
     """A message of words alone."""
     if dialect == "made-up":
         return {"who": {"user": "human", "assistant": "bot"}[role], "say": text}
-    return {"role": role, "content": text}
+    if dialect == "gemini":
+        return {"role": {"user": "user", "assistant": "model"}[role], "parts": [{"text": text}]}
+    return {"role": role, "content": [{"text": text}] if dialect == "bedrock" else text}
 
 
 _WRITERS: dict[str, Callable[[int, int], Raw]] = {
     "openai-chat": _chat,
     "anthropic": _anthropic,
     "openai-responses": _responses,
+    "gemini": _gemini,
+    "bedrock": _bedrock,
     "made-up": _made_up,
 }
 

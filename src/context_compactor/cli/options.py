@@ -23,8 +23,8 @@ File = Annotated[
     str,
     typer.Argument(
         metavar="FILE",
-        help="Transcript in any known format (OpenAI chat or Responses, Anthropic; Claude Code, Codex or pi session "
-        "logs; JSON or JSON Lines, gzip too). `-` is standard input.",
+        help="Transcript in any known format (OpenAI chat or Responses, Anthropic, Gemini, Bedrock; Claude Code, Codex "
+        "or pi session logs; JSON or JSON Lines, gzip too). `-` is standard input.",
     ),
 ]
 Window = Annotated[str | None, typer.Option(metavar="N", help="Tokens the model accepts, such as 200000 or 200k.")]

@@ -32,8 +32,6 @@ from context_compactor.dialects.legality import (
     blank_messages,
     first_speaker,
     late_results,
-    leading_results,
-    result_owners,
 )
 from context_compactor.dialects.media import inline_media, linked_media
 from context_compactor.dialects.messages import (
@@ -59,19 +57,17 @@ from context_compactor.dialects.reasoning import (
     without_cache_marks,
 )
 from context_compactor.dialects.repair import (
-    MOVED,
     IndexedMessage,
     Repair,
     RepairRule,
-    ResultPlacement,
     drop_blanks,
-    join_all,
     join_assistants,
     joined_step,
     rename_repeated,
     start_with_user,
     without_indexes,
 )
+from context_compactor.dialects.strict_order import place_results, results_behind_blocks
 from context_compactor.errors import BadMessage
 from context_compactor.json_values import json_text
 
@@ -108,14 +104,6 @@ def _images_in(message: Message) -> Iterator[Media]:
         for media in held:
             if isinstance(media, Media) and media.kind == "image":
                 yield media
-
-
-def _results_behind_blocks(messages: Sequence[Message], pairing: Pairing, _dialect: Dialect) -> Iterator[Violation]:
-    """Results that are not the first blocks of the message behind their call."""
-    owners = result_owners(messages)
-    for call, result in pairing.answers.items():
-        if owners[result.message] == call.message and result.part >= leading_results(messages[result.message]):
-            yield Violation(result.message, "block-order", "a result behind other blocks of its message")
 
 
 def _server_tools(messages: Sequence[Message], _pairing: Pairing, _dialect: Dialect) -> Iterator[Violation]:
@@ -264,64 +252,6 @@ def _place_systems(steps: list[IndexedMessage], dialect: Dialect, log: list[Repa
     return [joined_step(group, dialect) for group in groups]
 
 
-def _place_results(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
-    """Make all results of a message the first blocks of the user message behind it."""
-    placement = ResultPlacement(steps, dialect, log)
-    settled: list[IndexedMessage] = []
-    front: list[PartPosition | Message] = []
-    for at, (index, message) in enumerate(steps):
-        if front and message.role != "user":
-            settled.append((index, _built(placement, dialect.user_text(""), front)))
-            front = []
-        pieces = front + list(_own_pieces(placement, at))
-        if pieces == [PartPosition(at, part) for part in range(len(message.parts))]:
-            settled.append((index, message))
-        elif pieces:
-            settled.append((index, _built(placement, dialect.pick(message, ()), pieces)))
-        front = [*placement.results_of(at), *placement.placeholder_results(at)]
-        _note_order(placement, at, front)
-    if front:
-        settled.append((steps[-1][0], _built(placement, dialect.user_text(""), front)))
-    return settled
-
-
-def _own_pieces(placement: ResultPlacement, at: int) -> Iterator[PartPosition | Message]:
-    """What stays of a message where it is: everything but results, and loose results as words."""
-    for number, part in enumerate(placement.steps[at][1].parts):
-        place = PartPosition(at, number)
-        said = placement.words.get(place)
-        if said:
-            yield said
-        elif not isinstance(part, ToolResult):
-            yield place
-
-
-def _built(placement: ResultPlacement, host: Message, pieces: Sequence[PartPosition | Message]) -> Message:
-    """One message with the host's fields and these pieces; parts that follow each other are taken at once."""
-    runs: list[tuple[int, list[int]] | Message] = []
-    for piece in pieces:
-        last = runs[-1] if runs else host
-        if isinstance(piece, Message):
-            runs.append(piece)
-        elif not isinstance(last, Message) and last[0] == piece.message:
-            last[1].append(piece.part)
-        else:
-            runs.append((piece.message, [piece.part]))
-    picked = [
-        run if isinstance(run, Message) else placement.dialect.pick(placement.steps[run[0]][1], run[1]) for run in runs
-    ]
-    return join_all([host, *picked], placement.dialect)
-
-
-def _note_order(placement: ResultPlacement, call: int, front: Sequence[PartPosition | Message]) -> None:
-    leading = leading_results(placement.steps[call + 1][1]) if call + 1 < len(placement.steps) else 0
-    for result in front:
-        if isinstance(result, PartPosition) and result.message != call + 1:
-            placement.note(result.message, MOVED)
-        elif isinstance(result, PartPosition) and result.part >= leading:
-            placement.note(result.message, "put a result before the other blocks of its message")
-
-
 USER_BLOCKS = ("text", "image", "document", "search_result")
 """Blocks that may stand in a result and beside one."""
 
@@ -352,7 +282,7 @@ class Anthropic:
     native_models: tuple[str, ...] = ("anthropic/",)
     rules: tuple[Rule, ...] = (
         late_results,
-        _results_behind_blocks,
+        results_behind_blocks,
         blank_messages,
         _server_tools,
         _misplaced_systems,
@@ -368,7 +298,7 @@ class Anthropic:
         join_assistants,
         _server_blocks_to_text,
         rename_repeated,
-        _place_results,
+        place_results,
         drop_blanks,
         _place_systems,
         join_assistants,
@@ -406,7 +336,11 @@ class Anthropic:
         """By a system prompt beside the messages, which other providers take as a message."""
         messages = [item for item in body.get("messages") or () if isinstance(item, dict)]
         is_chat = any(item.get("role") in CHAT_ROLES or item.get("tool_calls") for item in messages)
-        return body.get("system") is not None and not is_chat
+        blocks = [
+            *blocks_in({"content": body.get("system")}),
+            *(block for item in messages for block in blocks_in(item)),
+        ]
+        return body.get("system") is not None and not is_chat and all("type" in block for block in blocks)
 
     def is_blank(self, message: Message, is_last: bool) -> bool:
         """Whether it has nothing but blank texts; an unfinished reply may be."""

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from context_compactor.dialects.anthropic import Anthropic
+from context_compactor.dialects.bedrock import Bedrock
 from context_compactor.dialects.dialect import Dialect
+from context_compactor.dialects.gemini import Gemini
 from context_compactor.dialects.openai_chat import OpenAIChat
 from context_compactor.dialects.openai_responses import OpenAIResponses
 from context_compactor.errors import BadSetting
@@ -14,7 +16,7 @@ from context_compactor.extensions import DIALECT_GROUP, extension_names, load_ex
 
 # Messages that none of the others recognizes are taken for chat.
 _PLAIN: Dialect = OpenAIChat()
-_BUILT_IN: tuple[Dialect, ...] = (_PLAIN, OpenAIResponses(), Anthropic())
+_BUILT_IN: tuple[Dialect, ...] = (_PLAIN, OpenAIResponses(), Anthropic(), Gemini(), Bedrock())
 _MEMBERS = (*Dialect.__annotations__, *(name for name in vars(Dialect) if callable(getattr(Dialect, name))))
 _NEEDED = tuple(name for name in _MEMBERS if not name.startswith("_"))
 

@@ -20,6 +20,15 @@ def inline_media(kind: MediaKind, media_type: str, encoded: str, title: str = ""
     return Media(kind, media_type, _decoded_size(encoded), width, height, title)
 
 
+def unencoded_media(kind: MediaKind, media_type: str, content: bytes, title: str = "") -> Media:
+    """Media whose bytes are here as they are."""
+    try:
+        width, height = _size(content[: HEADS[-1]]) if kind == "image" else (0, 0)
+    except struct.error:
+        width, height = 0, 0
+    return Media(kind, media_type, len(content), width, height, title)
+
+
 def linked_media(kind: MediaKind, url: str, media_type: str = "", title: str = "") -> Media:
     """Media behind a URL; a `data:` URL holds its bytes itself."""
     if not url.startswith("data:"):

@@ -119,7 +119,13 @@ def is_repair_text(text: str) -> bool:
 
 
 _MAX_REPORTED = 10**12
-_CACHED_OF_PROMPT = ("cached_tokens", "cached_input_tokens", "prompt_cache_hit_tokens")
+_CACHED_OF_PROMPT = (
+    "cached_tokens",
+    "cached_input_tokens",
+    "prompt_cache_hit_tokens",
+    "cachedContentTokenCount",
+    "cached_content_token_count",
+)
 
 
 class ReportedUsage(Struct, frozen=True):
@@ -144,17 +150,25 @@ class ReportedUsage(Struct, frozen=True):
 def read_usage(value: object) -> ReportedUsage | None:
     """A provider's usage record, or None when there is none or its numbers cannot be true.
 
-    Known are Anthropic, OpenAI chat and Responses, DeepSeek, Codex and pi, and a `ReportedUsage` written as JSON.
+    Known are Anthropic, OpenAI chat and Responses, Gemini (REST and SDK), Bedrock, DeepSeek, Codex and pi, and a
+    `ReportedUsage` written as JSON.
     """
     if not isinstance(value, Mapping):
         return None
     read = _UsageReader(value)
     cached = read.cached_of_prompt()
+    prompt = read("input", "input_tokens", "prompt_tokens", "inputTokens", "promptTokenCount", "prompt_token_count")
+    # Gemini counts the results of its own tools apart from the prompt, and thoughts apart from the answer.
+    own_tools = read("toolUsePromptTokenCount", "tool_use_prompt_token_count")
+    thoughts = read("thoughtsTokenCount", "thoughts_token_count")
+    written = read(
+        "output", "output_tokens", "completion_tokens", "outputTokens", "candidatesTokenCount", "candidates_token_count"
+    )
     usage = ReportedUsage(
-        input=read("input", "input_tokens", "prompt_tokens") - cached,
-        cache_write=read("cache_write", "cacheWrite", "cache_creation_input_tokens"),
-        cache_read=read("cache_read", "cacheRead", "cache_read_input_tokens") + cached,
-        output=read("output", "output_tokens", "completion_tokens"),
+        input=prompt + own_tools - cached,
+        cache_write=read("cache_write", "cacheWrite", "cache_creation_input_tokens", "cacheWriteInputTokens"),
+        cache_read=read("cache_read", "cacheRead", "cache_read_input_tokens", "cacheReadInputTokens") + cached,
+        output=written + thoughts,
     )
     return usage if read.is_sound and usage.input >= 0 and usage.prompt > 0 else None
 

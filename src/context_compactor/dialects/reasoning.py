@@ -11,6 +11,7 @@ from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.messages import Message, Thinking
 
 CACHE_MARK = "cache_control"
+CACHE_POINT = "cachePoint"
 # The first Claude models whose reasoning is bound to its conversation, whatever their family.
 _FIRST_BINDING = (5, 1)
 _CLAUDE_VERSION = re.compile(r"claude[-.](?:[a-z]+[-.])?(\d{1,2})(?:[-.](\d{1,2})(?!\d))?")
@@ -28,22 +29,32 @@ def binds_reasoning(model: str | None) -> bool:
     return version is None or version >= _FIRST_BINDING
 
 
-def unchanged_messages(before: Sequence[Message], after: Sequence[Message]) -> int:
-    """With how many equal messages both begin. Where a cache mark stands makes no difference."""
-    count = 0
-    for old, new in zip(before, after, strict=False):
-        if old is not new and without_cache_marks(old.raw) != without_cache_marks(new.raw):
-            break
-        count += 1
-    return count
+def unchanged_messages(before: Sequence[Message], after: Sequence[Message], dialect: Dialect) -> int:
+    """With how many equal messages both begin.
+
+    Where a cache mark stands makes no difference, nor does reasoning that is gone from the start.
+    """
+    has_reasoning = False
+    for at, (old, new) in enumerate(zip(before, after, strict=False)):
+        is_same = old is new or without_cache_marks(old.raw) == without_cache_marks(new.raw)
+        thinks = any(isinstance(part, Thinking) for part in new.parts)
+        if not is_same and (has_reasoning or thinks or not _lost_only_reasoning(old, new, dialect)):
+            return at
+        has_reasoning = has_reasoning or thinks
+    return min(len(before), len(after))
+
+
+def _lost_only_reasoning(old: Message, new: Message, dialect: Dialect) -> bool:
+    kept = _without(old, dialect, only_signed=False)
+    return kept is not None and without_cache_marks(kept.raw) == without_cache_marks(new.raw)
 
 
 def without_cache_marks(value: Any) -> Any:
-    """A message, or what is in one, without its cache marks."""
+    """A message, or what is in one, without its cache marks and cache points."""
     if isinstance(value, dict):
         return {key: without_cache_marks(held) for key, held in value.items() if key != CACHE_MARK}
     if isinstance(value, list):
-        return [without_cache_marks(held) for held in value]
+        return [without_cache_marks(held) for held in value if not (isinstance(held, dict) and CACHE_POINT in held)]
     return value
 
 
@@ -54,7 +65,7 @@ def drop_reasoning(
 
     What is kept is an unbroken run from the start, as the provider wants it.
     """
-    first = unchanged_messages(before, after)
+    first = unchanged_messages(before, after, dialect)
     return [message if at < first else _without(message, dialect, only_signed) for at, message in enumerate(after)]
 
 

@@ -221,4 +221,7 @@ def repair_with_indexes(messages: Sequence[Message], dialect: Dialect) -> tuple[
         if kept is None or len(kept.parts) < len(message.parts):
             log.append(Repair(index, "removed reasoning that is bound to messages which were repaired"))
     steps = [(index, kept) for (index, _), kept in zip(steps, detached, strict=True) if kept is not None]
+    if None in detached:
+        for mend in dialect.repairs:
+            steps = mend(steps, dialect, log)
     return steps, sorted(log, key=lambda entry: entry.index)

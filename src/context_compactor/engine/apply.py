@@ -255,8 +255,9 @@ class Composer(Struct, frozen=True):
         kept = self.dialect.detach(given, messages)
         lost = {id(old) for old, new in zip(messages, kept, strict=True) if old is not new}
         messages = [message for message in kept if message is not None]
-        if any(message.role in ("system", "developer") for message in messages[first_speaker(messages) :]):
-            messages, _ = repair(messages, self.dialect)  # what it stood behind may be gone
+        spoken = messages[first_speaker(messages) :]
+        if None in kept or any(message.role in ("system", "developer") for message in spoken):
+            messages, _ = repair(messages, self.dialect)  # what stood between two others may be gone
         if record:
             stable = next(at for at, message in enumerate(messages) if message.role == "user")
             messages = self.dialect.place_cache_marks(messages, stable)

@@ -28,9 +28,8 @@ S = TypeVar("S", bound=Struct)
 Message = dict[str, Any]
 RecallForm = Literal["original", "conversation"]
 # The document lists those that are built in; one that was registered is taken too.
-DialectName = Annotated[
-    str, Meta(extra_json_schema={"enum": ["auto", "openai-chat", "openai-responses", "anthropic"]}, max_length=80)
-]
+_DIALECTS = ["auto", "openai-chat", "openai-responses", "anthropic", "gemini", "bedrock"]
+DialectName = Annotated[str, Meta(extra_json_schema={"enum": _DIALECTS}, max_length=80)]
 SessionId = Annotated[str, Meta(min_length=1, max_length=200, description="A name without `/`.")]
 Tokens = Annotated[int, Meta(ge=1, le=10**12)]
 Limit = Annotated[int, Meta(ge=1, le=1_000)]

@@ -11,10 +11,15 @@ from context_compactor.dialects.messages import ReportedUsage, read_usage
 from context_compactor.dialects.transcripts.json_lines import FORMATS, JsonFile, NumberedValue
 from context_compactor.dialects.transcripts.transcript import PastCompaction, RawMessage, Transcript, utc_time
 
-_MESSAGE_FIELDS = ("messages", "input", "turns")
+_MESSAGE_FIELDS = ("messages", "contents", "input", "turns")
+# What stands beside the messages, by the names that OpenAI and Anthropic, Gemini and Bedrock give it.
+_SYSTEM_FIELDS = ("system", "instructions", "systemInstruction", "system_instruction")
+_TOOL_FIELDS = ("tools", "toolConfig")
+_MODEL_FIELDS = ("model", "modelId")
+_USAGE_FIELDS = ("usage", "usageMetadata", "usage_metadata")
 # Recorded conversations name a provider where they mean its older dialect.
 _OLD_SCHEMAS = {"openai": "openai-chat"}
-_KNOWN_FIELDS = (*_MESSAGE_FIELDS, "system", "instructions", "tools", "events", "model", "window")
+_KNOWN_FIELDS = (*_MESSAGE_FIELDS, *_SYSTEM_FIELDS, *_TOOL_FIELDS, *_MODEL_FIELDS, "events", "window")
 
 
 def is_conversation(value: object) -> bool:
@@ -53,22 +58,35 @@ def read_conversation(entry: NumberedValue, source: JsonFile) -> Transcript:
     if "events" in record or "schema" in record:
         messages = [{key: value for key, value in message.items() if key != "usage"} for message in messages]
     dialect = _dialect(record, messages)
-    system = record.get("system")
-    tools, window = record.get("tools"), record.get("window")
+    window = record.get("window")
     return Transcript(
         messages=messages,
         dialect=dialect,
         source=dialect,
         session_id=str(record.get("id") or ""),
-        model=str(record.get("model") or ""),
+        model=str(_first(record, _MODEL_FIELDS) or ""),
         window=window if isinstance(window, int) else None,
-        system=record.get("instructions") if system is None else system,
-        tools=tools if isinstance(tools, list) else None,
+        system=_held(_first(record, _SYSTEM_FIELDS), "parts"),
+        tools=_tools(record),
         usages=usages,
         times=_times(messages),
         compactions=_compactions(record.get("events")),
         extra={key: value for key, value in record.items() if key not in _KNOWN_FIELDS},
     )
+
+
+def _first(record: dict[str, Any], fields: Sequence[str]) -> Any:
+    return next((record[field] for field in fields if record.get(field) is not None), None)
+
+
+def _held(value: Any, field: str) -> Any:
+    """What an object holds in this field, where it has it; anything else as it is."""
+    return value[field] if isinstance(value, dict) and field in value else value
+
+
+def _tools(record: dict[str, Any]) -> list[Any] | None:
+    """The tools of a request; Bedrock has them within its `toolConfig`, and Gemini has one beside its tools."""
+    return next((held for field in _TOOL_FIELDS if isinstance(held := _held(record.get(field), "tools"), list)), None)
 
 
 def _times(messages: Sequence[RawMessage]) -> dict[int, str]:
@@ -113,7 +131,7 @@ def _dialect(record: dict[str, Any], messages: list[RawMessage]) -> str:
 
 
 def _usages(messages: list[RawMessage]) -> dict[int, ReportedUsage]:
-    found = ((index, read_usage(message.get("usage"))) for index, message in enumerate(messages))
+    found = ((index, read_usage(_first(message, _USAGE_FIELDS))) for index, message in enumerate(messages))
     return {index: usage for index, usage in found if usage}
 
 
