@@ -74,8 +74,8 @@ def test_an_empty_list_comes_back_empty(dialect):
 
 @every_dialect
 def test_an_unknown_role_is_refused_with_its_index_and_the_roles_there_are(dialect):
+    (asked,) = talk_in(dialect).user("hi").messages
     with pytest.raises(BadMessage) as caught:
-        (asked,) = talk_in(dialect).user("hi").messages
         compact([asked, asked | {"role": "wizard"}], window=1000, dialect=dialect)
     assert (caught.value.index, caught.value.field) == (1, "role")
     assert "wizard" in str(caught.value)
