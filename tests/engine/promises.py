@@ -171,7 +171,7 @@ def _sealed(messages: Sequence[Raw]) -> Iterator[Any]:
         thought = {key: raw[key] for key in _THOUGHTS if key in raw}
         if thought:
             yield thought
-        content = raw.get("content")
+        content = raw.get("parts", raw.get("content"))
         for block in content if isinstance(content, list) else ():
             if isinstance(block, dict) and _is_thought(block):
                 yield block
@@ -278,4 +278,8 @@ def _plain(value: Any) -> Any:
 
 
 def _is_thought(value: Raw) -> bool:
-    return value.get("type") in ("reasoning", "thinking", "redacted_thinking")
+    return (
+        value.get("type") in ("reasoning", "thinking", "redacted_thinking")
+        or value.get("thought") is True
+        or "reasoningContent" in value
+    )

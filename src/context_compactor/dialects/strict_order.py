@@ -48,6 +48,11 @@ def users_in_a_row(messages: Sequence[Message], _pairing: object, _dialect: Dial
             yield Violation(at, "alternation", "two user messages in a row")
 
 
+def takes_turns(dialect: Dialect) -> bool:
+    """Whether the provider rejects two user messages in a row."""
+    return users_in_a_row in dialect.rules
+
+
 def place_results(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
     """Make all results of a message the first blocks of the user message behind it."""
     placement = ResultPlacement(steps, dialect, log)

@@ -11,6 +11,7 @@ from msgspec import Struct, structs
 
 from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.messages import Media, Thinking, ToolResult
+from context_compactor.dialects.strict_order import takes_turns
 from context_compactor.dialects.turns import Turn
 from context_compactor.engine.relevance import share_factor
 from context_compactor.engine.tiers import OVERRIDE_REASONS, Tier, TierOverrides, interjected_turn, unanswered_turns
@@ -97,7 +98,8 @@ def may_clear_thinking(turn: Turn, newest: int, dialect: Dialect) -> bool:
 class Room(Struct, frozen=True):
     """What a layout has to share out: `tokens` for all turns but the instructions, and how the newest may use them.
 
-    `decided` are turns whose zone is settled already; what they take is no longer among the tokens.
+    `decided` are turns whose zone is settled already; what they take is no longer among the tokens. With `takes_turns`
+    no two messages of the user may follow each other.
     """
 
     turns: Sequence[Turn]
@@ -105,6 +107,7 @@ class Room(Struct, frozen=True):
     tokens: int
     shares: Shares
     decided: dict[int, Zone] = {}
+    takes_turns: bool = False
 
     @property
     def share(self) -> float:
@@ -207,7 +210,10 @@ class StartFresh:
 
 
 _LIVE = (Zone.PLACED, Zone.VERBATIM)
-_BETWEEN = "stands between two steps of the agent that cannot follow each other"
+_BETWEEN = {
+    "user": "stands between two steps of the agent that cannot follow each other",
+    "assistant": "stands between two messages of the user that cannot follow each other",
+}
 
 
 class ZonedTurns(Struct, frozen=True):
@@ -228,7 +234,8 @@ def measure_room(
     sizes = turn_sizes(turns, counter)
     decided = override_zones(turns, overrides)
     kept = [number for number, zone in decided.items() if zone is Zone.VERBATIM]
-    room = Room(turns, sizes, room_for_turns(turns, sizes, target, kept), shares, decided)
+    tokens = room_for_turns(turns, sizes, target, kept)
+    room = Room(turns, sizes, tokens, shares, decided, takes_turns(counter.dialect))
     return structs.replace(room, shares=shares.scaled(share_factor(room.share)))
 
 
@@ -241,7 +248,7 @@ def zones_to_try(
     for layout in (*custom, *layouts):
         zones = _custom_zones(layout, room, refused) if layout in custom else layout.zones(room)
         if zones is not None:
-            zoned = apply_overrides(zones, room.turns, room.sizes, overrides)
+            zoned = apply_overrides(zones, room, overrides)
             yield structs.replace(zoned, refused=tuple(refused))
     yield structs.replace(zoned, refused=tuple(refused), is_last=True)
 
@@ -272,8 +279,8 @@ def zones_objection(zones: Any, room: Room) -> str:
             return f"turn {turn.number} ({turn.role}) is {zone}; instructions are fixed, and nothing else is"
         if zone is Zone.FOLDED and turn.number in unanswered:
             return f"turn {turn.number} is folded, but waits for an answer"
-    if (meeting := next(_adjacent_steps(room.turns, zones), None)) is not None:
-        return f"turn {meeting[1][0].number} is folded, but {_BETWEEN}"
+    if (meeting := next(_meetings(room, zones), None)) is not None:
+        return f"turn {meeting[1][0].number} is folded, but {_BETWEEN[meeting[1][0].role]}"
     return ""
 
 
@@ -299,49 +306,51 @@ def _summarized_turns(turns: Sequence[Turn]) -> list[int]:
     return [turn.number for turn in turns[:at] if not turn.is_fixed]
 
 
-def apply_overrides(
-    zones: dict[int, Zone], turns: Sequence[Turn], sizes: Sequence[TurnSize], overrides: TierOverrides
-) -> ZonedTurns:
+def apply_overrides(zones: dict[int, Zone], room: Room, overrides: TierOverrides) -> ZonedTurns:
     """The zones of a layout with the overrides in them."""
-    decided = override_zones(turns, overrides)
+    decided = override_zones(room.turns, overrides)
     if not decided and not overrides:
         return ZonedTurns(zones)
-    size_of = {turn.number: size for turn, size in zip(turns, sizes, strict=True)}
+    size_of = {turn.number: size for turn, size in zip(room.turns, room.sizes, strict=True)}
     why = {number: OVERRIDE_REASONS[tier] for number, tier in overrides.items()}
     found = ZonedTurns({**zones, **decided}, why)
     for number, tier in overrides.items():
         if tier is Tier.SUMMARIZE and found.zones[number] is Zone.VERBATIM:
             is_shorter_in_place = size_of[number].least < size_of[number].whole
             found.zones[number] = Zone.PLACED if is_shorter_in_place else Zone.FOLDED
-    while (meeting := next(_adjacent_steps(turns, found.zones), None)) is not None:
+    while (meeting := next(_meetings(room, found.zones), None)) is not None:
         _keep_apart(*meeting, found, size_of, overrides)
     return found
 
 
-def _adjacent_steps(turns: Sequence[Turn], zones: dict[int, Zone]) -> Iterator[tuple[Turn, list[Turn]]]:
-    """Each turn that would be followed by another step of the agent, with what the user said between the two."""
+def _meetings(room: Room, zones: dict[int, Zone]) -> Iterator[tuple[Turn, list[Turn]]]:
+    """Each turn that would be followed by one it must not be followed by, with what the other side said in between.
+
+    Two steps of the agent never follow each other; two messages of the user do where the provider lets them.
+    """
     before: Turn | None = None
     between: list[Turn] = []
-    for turn in turns:
+    for turn in room.turns:
         if zones[turn.number] in _LIVE:
-            if before is not None and between and turn.role == "assistant":
-                last = before.messages[-1]
-                if last.role == "assistant" and not last.results:
-                    yield before, between
+            other = {"assistant": "user", "user": "assistant" if room.takes_turns else ""}.get(turn.role)
+            said = [each for each in between if each.role == other]
+            if before is not None and said and before.messages[-1].role == turn.role:
+                yield before, said
             before, between = turn, []
-        elif turn.role == "user":
+        else:
             between.append(turn)
 
 
 def _keep_apart(
     first: Turn, between: list[Turn], found: ZonedTurns, size_of: dict[int, TurnSize], overrides: TierOverrides
 ) -> None:
-    """Keep two steps of the agent apart."""
+    """Keep two steps of the agent, or two messages of the user, apart."""
+    reason = _BETWEEN[between[0].role]
     free = [turn for turn in between if turn.number not in overrides]
     if free or overrides.get(first.number) is Tier.KEEP:
         stays = min(free or between, key=lambda turn: size_of[turn.number].whole).number
         found.zones[stays] = Zone.VERBATIM
-        found.why[stays] = f"{found.why[stays]}, but {_BETWEEN}" if stays in found.why else _BETWEEN
+        found.why[stays] = f"{found.why[stays]}, but {reason}" if stays in found.why else reason
     else:
         found.zones[first.number] = Zone.FOLDED
         number = between[0].number
