@@ -11,6 +11,7 @@ from msgspec import Struct
 from context_compactor.testing import AGENT_TOOLS
 
 Raw = dict[str, Any]
+CACHE_MARK = {"cache_control": {"type": "ephemeral"}}
 SYSTEM = "You are a careful engineer. Never touch legacy/."
 
 
@@ -33,7 +34,7 @@ class LoopClient(Protocol):
 
     def request(self, messages: Sequence[Any]) -> Raw: ...
 
-    def user(self, text: str) -> Raw: ...
+    def user(self, text: str) -> Raw | list[Raw]: ...
 
     def reply(self, answer: Raw) -> list[Raw]:
         """The messages that an answer adds to the history."""
@@ -214,6 +215,70 @@ class BedrockClient:
 
     def usage(self, answer):
         return {"input_tokens": answer["usage"]["inputTokens"], "output_tokens": answer["usage"]["outputTokens"]}
+
+
+class RemindingClient(AnthropicClient):
+    """Sends a system message behind every question and every result, as Claude Code does."""
+
+    def __init__(self):
+        self.reminded = 0
+
+    def user(self, text):
+        return [super().user(text), self._reminder()]
+
+    def results(self, calls, outputs):
+        return [*super().results(calls, outputs), self._reminder()]
+
+    def _reminder(self):
+        self.reminded += 1
+        return {"role": "system", "content": f"Reminder {self.reminded}: run the tests before you answer."}
+
+
+class MarkingClient(AnthropicClient):
+    """Marks the last block of what it sends for the cache, and keeps the mark in its history."""
+
+    def user(self, text):
+        return {"role": "user", "content": [{"type": "text", "text": text, **CACHE_MARK}]}
+
+    def results(self, calls, outputs):
+        (message,) = super().results(calls, outputs)
+        message["content"][-1] |= CACHE_MARK
+        return [message]
+
+
+class CompactedClient(AnthropicClient):
+    """Lets the provider compact, beside ours."""
+
+    def request(self, messages):
+        edit = {"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 9_000}}
+        return {**super().request(messages), "context_management": {"edits": [edit]}}
+
+
+class CompactedResponsesClient(ResponsesClient):
+    """Lets the provider compact, beside ours."""
+
+    def request(self, messages):
+        return {**super().request(messages), "context_management": [{"type": "compaction", "compact_threshold": 9_000}]}
+
+
+class ChainedClient(ResponsesClient):
+    """Sends only what is new behind the last response, and everything when the context was rewritten."""
+
+    def __init__(self):
+        self.held = []
+        self.last_id = None
+
+    def request(self, messages):
+        body = {**super().request(messages), "store": True}
+        if self.last_id and list(messages[: len(self.held)]) == self.held:
+            body |= {"previous_response_id": self.last_id, "input": list(messages[len(self.held) :])}
+        self.held = list(messages)
+        return body
+
+    def reply(self, answer):
+        self.last_id = answer["id"]
+        self.held = [*self.held, *answer["output"]]
+        return answer["output"]
 
 
 CLIENTS: tuple[LoopClient, ...] = (

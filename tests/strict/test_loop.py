@@ -9,7 +9,16 @@ import pytest
 from context_compactor.sessions.session import Session
 from context_compactor.settings import Settings
 from context_compactor.testing import StrictServer
-from tests.strict.clients import CLIENTS, LoopClient, output_of
+from tests.strict.clients import (
+    CLIENTS,
+    ChainedClient,
+    CompactedClient,
+    CompactedResponsesClient,
+    LoopClient,
+    MarkingClient,
+    RemindingClient,
+    output_of,
+)
 
 WINDOW = 20_000
 QUESTIONS = (
@@ -22,7 +31,9 @@ QUESTIONS = (
 def run_loop(client: LoopClient, session: Session, server: StrictServer, turns: int, seed: int) -> None:
     """Ask, let the agent work until it answers, and ask again. Any refusal ends the test with the server's words."""
     dice = Random(seed)
-    session.append([*client.first(), client.user(QUESTIONS[0].format(turn=0))])
+    for message in client.first():
+        session.append(message)
+    session.append(client.user(QUESTIONS[0].format(turn=0)))
     for turn in range(1, turns + 1):
         calls = _send(client, session, server)
         while calls:
@@ -47,4 +58,17 @@ def test_an_agent_works_for_a_hundred_turns_without_one_refusal(tmp_path, client
     with Session.open("run", window=WINDOW, dialect=client.dialect, store=store, settings=settings) as session:
         run_loop(client, session, server, turns=100, seed=3)
         assert len(session.compactions()) >= 5
+    assert server.refusals == []
+
+
+OTHER_CLIENTS = (RemindingClient, MarkingClient, CompactedClient, CompactedResponsesClient, ChainedClient)
+
+
+@pytest.mark.parametrize("make", OTHER_CLIENTS, ids=lambda make: make.__name__)
+def test_reminders_cache_marks_chains_and_the_providers_own_compactions_are_no_reason_to_refuse(tmp_path, make):
+    client, server = make(), StrictServer(window=WINDOW, seed=5)
+    settings = Settings(idle_seconds=0, promote_to_memory=False)
+    store = f"sqlite:///{tmp_path / 'sessions.db'}"
+    with Session.open("run", window=WINDOW, dialect=client.dialect, store=store, settings=settings) as session:
+        run_loop(client, session, server, turns=40, seed=3)
     assert server.refusals == []

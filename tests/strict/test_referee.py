@@ -10,6 +10,7 @@ from context_compactor.dialects.detection import DIALECTS
 from context_compactor.dialects.messages import Message, Thinking
 from context_compactor.dialects.repair import repair
 from context_compactor.testing import StrictServer
+from context_compactor.testing.refusing import without
 from tests.dialects.broken_rules import BrokenRule, every_broken_rule
 from tests.dialects.strategies import histories
 from tests.strict.clients import CLIENTS
@@ -39,7 +40,7 @@ def declared(dialect: str, messages: list[Message]) -> dict:
 def without_thinking(dialect: str, raws: list) -> list[Message]:
     """The history without reasoning, which only the server that wrote it accepts, and without instructions."""
     kept = []
-    for message in DIALECTS[dialect].parse(raws):
+    for message in DIALECTS[dialect].parse(without(raws, "thoughtSignature", "thought_signature")):
         gone = {at: None for at, part in enumerate(message.parts) if isinstance(part, Thinking)}
         bare = DIALECTS[dialect].edit(message, gone) if gone else message
         if bare is not None and (kept or bare.role not in ("system", "developer")):
