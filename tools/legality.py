@@ -21,11 +21,12 @@ RULES = {
     "system": "a system message where the provider takes none",
     "thinking": "reasoning, or an item that needs it, though something before it has changed",
     "reasoning": "reasoning without the item it belongs to",
-    "signature": "a call without the signature that it came with",
+    "thought-signature": "a call without the signature that it came with",
     "compaction": "a compaction block behind other blocks of its message",
     "cache-marks": "more cache marks than a request may have",
     "server-tool": "a server tool's call without its result, or the other way round",
     "media": "images that are too many or too large",
+    "document": "a document without a text beside it",
 }
 """Every rule in the order of the table, and what breaks it."""
 

@@ -288,3 +288,31 @@ def test_what_a_plugin_left_in_a_log_when_it_compacted_is_not_compacted_as_the_u
     assert FIRST in ran.out
     assert "Failed before" not in ran.out
     assert not any(word in ran.out for word in ("Rust", "MongoDB", "make deploy", "before pushing"))
+
+
+def test_messages_of_two_dialects_need_a_dialect_by_name(run, tmp_path):
+    messages = conversation(4)
+    result = {"type": "tool_result", "tool_use_id": "b", "content": "1"}
+    mixed = [*messages, {"role": "user", "content": [result, {"type": "text", "text": "Go on."}]}]
+    path = tmp_path / "mixed.json"
+    path.write_text(json.dumps(mixed))
+    for command in ("show", "plan", "compact"):
+        ran = run(command, path)
+        assert ran.code == 2
+        assert "openai-chat: messages" in ran.err
+        assert f"anthropic: message {len(messages)}" in ran.err
+        assert "--dialect openai-chat" in ran.err
+        assert run(command, path, "--dialect", "openai-chat").code == 0
+    assert run("compact", path, "--dialect", "openai-chat", "--session", "run-42").code == 0
+    assert run("history", "run-42", "--json").json["messages"] == mixed
+    refused = run("show", "run-42", "--dialect", "openai-chat")
+    assert refused.code == 2
+    assert "already has its dialect" in refused.err
+
+
+def test_a_log_of_an_agent_has_its_dialect(run, tmp_path):
+    log = tmp_path / "log.jsonl"
+    log.write_bytes(b"".join(plugin_log().lines()))
+    ran = run("show", log, "--dialect", "openai-chat")
+    assert ran.code == 2
+    assert "anthropic and not openai-chat" in ran.err

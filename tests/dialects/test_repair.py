@@ -213,7 +213,8 @@ def test_a_computer_call_without_its_screenshot_becomes_words():
 def test_a_legacy_function_call_is_answered_by_a_function_message():
     call = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
     dialect = DIALECTS["openai-chat"]
-    repaired, _ = repair(dialect.parse([HI, call, call, HI]), dialect)
+    other = {**call, "function_call": {"name": "f", "arguments": '{"a": 1}'}}
+    repaired, _ = repair(dialect.parse([HI, call, other, HI]), dialect)
     assert [message.raw.get("role") for message in repaired] == [
         "user",
         "assistant",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from context_compactor.dialects.detection import DIALECTS
+from context_compactor.dialects.detection import DIALECTS, detect
 from context_compactor.dialects.messages import Text
 from context_compactor.dialects.transcripts.reader import read_transcript, read_transcripts
 from context_compactor.dialects.transcripts.transcript import Transcript
@@ -22,6 +22,12 @@ def test_every_conversation_passes_its_dialect(path):
         messages = DIALECTS[transcript.dialect].parse(transcript.messages)
         assert [message.raw for message in messages] == transcript.messages
         assert all(messages[index].role == "assistant" for index in transcript.usages)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_the_messages_of_every_conversation_alone_tell_its_dialect(path):
+    for transcript in read_transcripts(path):
+        assert detect(transcript.messages).name == transcript.dialect, transcript.session_id
 
 
 def words(transcript: Transcript) -> list[str]:

@@ -13,10 +13,11 @@ from msgspec import structs
 from context_compactor import compact
 from context_compactor.dialects.detection import find_dialect
 from context_compactor.dialects.messages import ToolResult
-from context_compactor.dialects.transcripts.reader import read_transcript
+from context_compactor.dialects.transcripts.reader import read_transcript, read_transcripts
 from context_compactor.dialects.turns import split_turns
 from context_compactor.engine.report import Metrics
-from context_compactor.engine.result import failures_share
+from context_compactor.engine.result import failures_share, named_references
+from context_compactor.evaluation.corpus import default_corpus
 from context_compactor.facts.failures import find_failures
 from tests.evaluation.talks import openai_talk
 from tests.sessions.talk import messages as talk
@@ -106,6 +107,84 @@ def test_without_an_archive_of_before_only_new_references_are_looked_for():
     first = compact(talk(0, 80), target_tokens=1_500)
     second = compact([*first.messages, *talk(80, 160)], target_tokens=1_800)
     assert second.report.metrics.recallable_share == 1.0
+
+
+CHAIN = (1_500, 1_800, 2_100, 2_400, 2_700)
+
+
+def _chained(told, **options):
+    """The reports of a chain of compactions, each with the references that none of the results can recall."""
+    messages, archived = [], set()
+    for target, more in zip(CHAIN, told, strict=True):
+        result = compact([*messages, *more], target_tokens=target, **options)
+        messages = result.messages
+        archived |= {original.id for original in result.archive}
+        yield result.report, named_references(find_dialect("auto", messages).parse(messages)) - archived
+
+
+@pytest.mark.parametrize("way", ["library", "store"])
+def test_over_a_chain_without_a_session_all_is_recallable_as_long_as_the_caller_has_the_results(way, tmp_path):
+    options = {"store": f"sqlite:///{tmp_path / 'originals.db'}"} if way == "store" else {}
+    told = [talk(number * 80, number * 80 + 80) for number in range(len(CHAIN))]
+    for report, unknown in _chained(told, **options):
+        assert report.status == "success"
+        assert report.metrics.recallable_share == 1.0
+        assert unknown == set()
+
+
+QUOTED = [
+    {"role": "user", "content": "The docs say: " + ", ".join(f'recall("tool_{number}")' for number in range(500, 540))},
+    {"role": "assistant", "content": "Noted: " + ", ".join(f"file_{number}" for number in range(500, 540))},
+]
+
+
+def test_ids_that_the_conversation_quotes_are_no_references_of_ours(tmp_path):
+    told = [[*QUOTED, *talk(0, 80)], *(talk(number * 80, number * 80 + 80) for number in range(1, len(CHAIN)))]
+    assert [report.metrics.recallable_share for report, _ in _chained(told)] == [1.0] * len(CHAIN)
+    with opened(tmp_path, window=60_000, automatic=False) as session:
+        session.append(QUOTED)
+        reports = list(_compacted_in_a_row(session, len(CHAIN)))
+    assert [report.metrics.recallable_share for report in reports] == [1.0] * len(CHAIN)
+
+
+def test_a_session_that_goes_on_with_a_record_made_elsewhere_answers_for_its_own_references(tmp_path):
+    first = compact(talk(0, 80), target_tokens=1_500)
+    with opened(tmp_path, window=60_000, automatic=False) as session:
+        session.append(first.messages)
+        reports = []
+        for number in range(1, 5):
+            session.append(talk(number * 80, number * 80 + 80))
+            reports.append(session.compact(target_tokens=1_800 + 300 * number))
+    assert [report.metrics.recallable_share for report in reports] == [1.0] * 4
+
+
+def test_an_original_that_is_gone_counts_although_the_conversation_names_it(tmp_path):
+    with opened(tmp_path, window=60_000, automatic=False) as session:
+        *_, before = _compacted_in_a_row(session, 2)
+        lost = [archived.id for archived in before.archived]
+        session.append({"role": "user", "content": f"What was in {', '.join(lost)}?"})
+        with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection, connection:
+            connection.execute("DELETE FROM contents WHERE number IN (SELECT content FROM originals)")
+        session.append(talk(161, 240))
+        after = session.compact(target_tokens=2_100)
+    assert after.metrics.recallable_share < 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not default_corpus().exists(), reason="the corpus is not here")
+@pytest.mark.parametrize("name", ["claude_code_entireio", "codex_agentv", "mini_swe_deepseek_chat"])
+def test_over_a_chain_of_a_real_conversation_all_is_recallable_in_every_use(name, tmp_path):
+    transcripts = sorted(read_transcripts(default_corpus() / f"{name}.jsonl.gz"), key=lambda each: -len(each.messages))
+    for at, transcript in enumerate(transcripts[1:3]):
+        step = min(len(transcript.messages), 300) // len(CHAIN)
+        told = [transcript.messages[number * step : (number + 1) * step] for number in range(len(CHAIN))]
+        for options in ({}, {"store": f"sqlite:///{tmp_path / f'originals_{at}.db'}"}):
+            shares = {report.metrics.recallable_share for report, _ in _chained(told, **options)}
+            assert shares <= {1.0, None}
+        with opened(tmp_path, f"run-{at}", window=200_000, automatic=False, dialect=transcript.dialect) as session:
+            for target, more in zip(CHAIN, told, strict=True):
+                session.append(more)
+                assert session.compact(target_tokens=target).metrics.recallable_share in (1.0, None)
 
 
 def _failing(parameters):

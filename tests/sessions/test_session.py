@@ -352,3 +352,51 @@ def test_a_session_is_not_opened_in_a_dialect_that_its_messages_are_not(tmp_path
         Session.open("run", store=store, dialect="anthropic")
     with Session.open("run", store=store) as session:
         assert session.history() == told
+
+
+USES_TOOL = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "read", "input": {}}]}
+CALLS_TOOL = {
+    "role": "assistant",
+    "content": "reading",
+    "tool_calls": [{"id": "a", "type": "function", "function": {"name": "read", "arguments": "{}"}}],
+}
+THINKS = {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "c2ln"}]}
+
+
+@pytest.mark.parametrize(
+    ("known", "other", "names"),
+    [
+        (CALLS_TOOL, USES_TOOL, ("openai-chat", "anthropic")),
+        (USES_TOOL, CALLS_TOOL, ("anthropic", "openai-chat")),
+        (USES_TOOL, {"type": "function_call", "call_id": "b", "name": "x"}, ("anthropic", "openai-responses")),
+        (CALLS_TOOL, {"type": "reasoning", "summary": []}, ("openai-chat", "openai-responses")),
+    ],
+)
+def test_a_message_of_another_dialect_is_refused_and_both_are_named(store: SqlStore, known: Raw, other: Raw, names):
+    session = opened(store)
+    session.append([{"role": "user", "content": "go"}, known])
+    with pytest.raises(BadMessage, match=f"it is {names[1]}, but session 'run' is {names[0]}"):
+        session.append([{"role": "user", "content": "on"}, other])
+    assert session.history() == [{"role": "user", "content": "go"}, known]
+
+
+def test_a_dialect_that_was_named_reads_messages_of_others_too(store: SqlStore):
+    opened(store, dialect="openai-chat").append([CALLS_TOOL, USES_TOOL])
+    session = opened(store)
+    session.append(USES_TOOL)
+    assert session.history() == [CALLS_TOOL, USES_TOOL, USES_TOOL]
+
+
+def test_a_named_dialect_that_cannot_read_a_message_is_named_beside_its_own(store: SqlStore):
+    session = opened(store, dialect="anthropic")
+    with pytest.raises(BadMessage, match="it is openai-chat, but session 'run' is anthropic"):
+        session.append({"role": "tool", "tool_call_id": "a", "content": "1"})
+
+
+def test_thinking_alone_does_not_settle_the_dialect(store: SqlStore):
+    session = opened(store)
+    session.append([{"role": "user", "content": "go"}, THINKS])
+    session.append([CALLS_TOOL, {"role": "tool", "tool_call_id": "a", "content": "1"}])
+    assert session.history()[1:3] == [THINKS, CALLS_TOOL]
+    with pytest.raises(BadMessage, match="anthropic"):
+        session.append(USES_TOOL)

@@ -13,6 +13,7 @@ import pytest
 
 from context_compactor.testing import ScriptedCall, ScriptedReply, StrictServer, random_replies
 from tests.strict.clients import CLIENTS, LoopClient
+from tests.waiting import PATIENCE
 
 Raw = dict[str, Any]
 BY_NAME = {client.dialect: client for client in CLIENTS}
@@ -75,7 +76,7 @@ def test_the_script_ends_with_its_last_reply_again_and_again():
 def test_over_http_it_answers_the_same():
     with StrictServer([ScriptedReply("Hello.")]).serve() as url:
         body = json.dumps({"messages": [{"role": "user", "content": "Hi."}]}).encode()
-        with urlopen(Request(f"{url}/v1/messages", body, method="POST"), timeout=30) as answer:
+        with urlopen(Request(f"{url}/v1/messages", body, method="POST"), timeout=PATIENCE) as answer:
             assert json.loads(answer.read())["content"] == [{"type": "text", "text": "Hello."}]
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from context_compactor.archive.originals import Original, voice_in_summary
 from context_compactor.archive.search.passages import INSTRUCTIONS, parts_with_voice
-from context_compactor.dialects.detection import detect
+from context_compactor.dialects.detection import likely_dialect
 from context_compactor.dialects.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from context_compactor.errors import BadInput
 from context_compactor.facts.calls import call_body, describe_call
@@ -77,7 +77,7 @@ def turn_messages(original: Original) -> list[Message] | None:
     if original.kind != TURN or not isinstance(original.value, list):
         return None
     try:
-        return detect(original.value).parse(original.value)
+        return likely_dialect(original.value).parse(original.value)
     except BadInput:
         return None
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from context_compactor.cli.options import (
     AsJson,
+    DialectName,
     FileOrSession,
     Focus,
     IntoSession,
@@ -20,6 +21,7 @@ from context_compactor.cli.options import (
     Target,
     Window,
     is_file,
+    refuse_dialect,
     store_url,
 )
 from context_compactor.cli.output import (
@@ -57,6 +59,7 @@ def compact(
     model: Model = None,
     summarizer: Summarizer = None,
     layout: Layout = None,
+    dialect: DialectName = None,
     session: IntoSession = None,
     store: StoreUrl = None,
     output: Output = None,
@@ -81,8 +84,9 @@ def compact(
             )
         from context_compactor.cli.plan import plan
 
-        plan(file, window, target, level, focus, model, summarizer, store=store, as_json=as_json)
+        plan(file, window, target, level, focus, model, summarizer, dialect=dialect, store=store, as_json=as_json)
     if not is_file(file):
+        refuse_dialect(file, dialect)
         if any(option is not None for option in (window, model, summarizer, session, layout)):
             raise BadSetting(
                 f"--window, --model, --summarizer, --layout, --session: there is no file {file!r:.80}, and a "
@@ -96,7 +100,7 @@ def compact(
         from context_compactor.cli.compact_session import live_summarizer
         from context_compactor.cli.conversation import open_conversation
 
-        conversation = open_conversation(file, window, model, summarizer, layout)
+        conversation = open_conversation(file, window, model, summarizer, layout, dialect)
     asked = (window, target, level, focus)
     left = _LEFT if session is None else _LEFT_IN_STORE
     with (

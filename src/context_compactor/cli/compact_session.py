@@ -16,6 +16,7 @@ from msgspec import Struct, structs
 from context_compactor.cli.conversation import TranscriptInput, budget_of
 from context_compactor.cli.options import find_named, store_url
 from context_compactor.cli.output import printable, progress_line, stderr
+from context_compactor.dialects.detection import dialect_named, foreign_message
 from context_compactor.engine.report import Report
 from context_compactor.engine.request import CompactionRequest
 from context_compactor.library import summarizer_for
@@ -161,6 +162,7 @@ def _open_or_create(conversation: TranscriptInput, session_id: str, url: str) ->
     profile = Profile(
         window=conversation.window.tokens,
         dialect=transcript.dialect,
+        is_dialect_named=foreign_message(dialect_named(transcript.dialect), transcript.messages) is not None,
         model=transcript.model or None,
         owner=local_owner(url, Path.cwd()),
         settings={"overhead_tokens": overhead} if overhead else {},

@@ -83,10 +83,12 @@ def open_conversation(
     model: str | None = None,
     summarizer: str | None = None,
     layout: str | None = None,
+    dialect: str | None = None,
 ) -> TranscriptInput:
     """Read a transcript, with the settings of this place and this command."""
     wanted = {"window": window, "model": model, "summarizer": summarizer, "layout": layout}
-    transcript, settings = read_transcript(file), load_settings(wanted).settings
+    settings = load_settings(wanted).settings
+    transcript = read_transcript(file, dialect=dialect or "auto")
     named = model or transcript.model or settings.model or ""
     return conversation_of(structs.replace(transcript, model=named), settings)
 

@@ -35,6 +35,14 @@ LevelName = Annotated[Level | None, typer.Option(help="How far to go, whatever t
 Layout = Annotated[
     str | None, typer.Option(metavar="NAME", help="`tail` (record, then the newest turns) or `record` (one message).")
 ]
+DialectName = Annotated[
+    str | None,
+    typer.Option(
+        "--dialect",
+        metavar="NAME",
+        help="Dialect of the messages in FILE, such as openai-chat or anthropic; by default they are looked at.",
+    ),
+]
 Focus = Annotated[str | None, typer.Option(metavar="TEXT", help="What matters most from here on.")]
 Model = Annotated[
     str | None,
@@ -126,6 +134,15 @@ def is_file(name: str) -> bool:
     """Whether a name is that of a file, or of one conversation in it."""
     path, mark, _ = name.rpartition("#")
     return name == "-" or any(os.path.lexists(each) for each in (name, path if mark else ""))
+
+
+def refuse_dialect(name: str, dialect: str | None) -> None:
+    """A stored session has its dialect."""
+    if dialect is not None:
+        raise BadSetting(
+            f"--dialect: there is no file {name!r:.80}, and a stored session already has its dialect. "
+            "Try: leave it out, or give the path of a file."
+        )
 
 
 def find_named(name: str, store: str | None) -> SessionRow:

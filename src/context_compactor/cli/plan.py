@@ -10,6 +10,7 @@ import typer
 
 from context_compactor.cli.options import (
     AsJson,
+    DialectName,
     FileOrSession,
     Focus,
     LevelName,
@@ -22,6 +23,7 @@ from context_compactor.cli.options import (
     find_named,
     is_file,
     open_session,
+    refuse_dialect,
 )
 from context_compactor.cli.output import EXIT_CODES, print_json, progress_line, stdout
 from context_compactor.engine.tiers import TURNS_SYNTAX, Tier, read_overrides, read_turns
@@ -101,6 +103,7 @@ def plan(
     focus: Focus = None,
     model: Model = None,
     summarizer: Summarizer = None,
+    dialect: DialectName = None,
     keep: Keep = None,
     summarize: Summarize = None,
     reference: Reference = None,
@@ -126,8 +129,9 @@ def plan(
                 "--keep, --summarize, --reference and --drop need a stored session, and this is a file. "
                 "Try: `compactor compact FILE --session ID` first."
             )
-        made = _of_file(file, window, target, level, focus, model, summarizer)
+        made = _of_file(file, window, target, level, focus, model, summarizer, dialect)
     else:
+        refuse_dialect(file, dialect)
         if window is not None or model is not None or summarizer is not None:
             raise BadSetting(
                 f"--window, --model, --summarizer: session {file!r:.80} already has these. Try: leave them out."
@@ -144,13 +148,14 @@ def _of_file(
     focus: str | None,
     model: str | None,
     summarizer: str | None,
+    dialect: str | None,
 ) -> Plan:
     with progress_line("Planning", file):
         from context_compactor.cli.conversation import open_conversation
         from context_compactor.engine.plan import Plan
         from context_compactor.library import estimating_summarizer
 
-        conversation = open_conversation(file, window, model, summarizer)
+        conversation = open_conversation(file, window, model, summarizer, dialect=dialect)
         preview = conversation.compacted(
             target, level, focus, estimating_summarizer(conversation.settings), dry_run=True
         )

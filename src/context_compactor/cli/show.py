@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from context_compactor.cli.options import AsJson, FileOrSession, StoreUrl, Window, find_named, is_file, store_url
+from context_compactor.cli.options import (
+    AsJson,
+    DialectName,
+    FileOrSession,
+    StoreUrl,
+    Window,
+    find_named,
+    is_file,
+    refuse_dialect,
+    store_url,
+)
 from context_compactor.cli.output import LineOutput, print_json, print_rows, progress_line, stdout
 from context_compactor.cli.sessions import compactions_text, described, moment
 from context_compactor.engine.tiers import Tier
@@ -35,7 +45,13 @@ class TranscriptStatus(Struct, frozen=True):
     tiers: dict[str, int]
 
 
-def show(file: FileOrSession, window: Window = None, store: StoreUrl = None, as_json: AsJson = False) -> None:
+def show(
+    file: FileOrSession,
+    window: Window = None,
+    dialect: DialectName = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
     """Show how full a conversation is: usage by section, levels, counters, forecast, turns by tier.
 
     The tiers are those of a soft compaction made now. A session of the store shows its compactions instead.
@@ -43,12 +59,13 @@ def show(file: FileOrSession, window: Window = None, store: StoreUrl = None, as_
     Example: `compactor show session.jsonl --window 200k` or `compactor show run-42`
     """
     if not is_file(file):
+        refuse_dialect(file, dialect)
         show_session(file, window, store, as_json)
         return
     with progress_line("Measuring", file):
         from context_compactor.cli.conversation import open_conversation
 
-        shown = transcript_status(open_conversation(file, window))
+        shown = transcript_status(open_conversation(file, window, dialect=dialect))
     if as_json:
         print_json(_transcript_json(shown))
     else:

@@ -255,11 +255,9 @@ def _place_systems(steps: list[IndexedMessage], dialect: Dialect, log: list[Repa
 USER_BLOCKS = ("text", "image", "document", "search_result")
 """Blocks that may stand in a result and beside one."""
 
-# Blocks that no other dialect has, and roles that Anthropic has not.
-OWN_BLOCKS = (
-    *("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "image", "document"),
-    PROVIDER_SUMMARY,
-)
+# Blocks that no other dialect has; those that routers and frameworks put into chat messages too; roles of chat.
+OWN_BLOCKS = ("tool_use", "tool_result", "server_tool_use", PROVIDER_SUMMARY)
+TYPICAL_BLOCKS = ("thinking", "redacted_thinking", "image", "document")
 CHAT_ROLES = ("system", "developer", "tool", "function")
 
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
@@ -321,16 +319,23 @@ class Anthropic:
         return Anthropic(binds, takes_system=version >= _FIRST_WITH_SYSTEM, layout="record" if binds else "tail")
 
     def recognizes(self, item: Raw) -> bool:
-        """By blocks that only Anthropic has, and by a reply as it was received: with its type and text blocks."""
-        blocks = blocks_in(item)
-        if any(block.get("type") in OWN_BLOCKS for block in blocks):
+        """By blocks that only Anthropic has, and by a reply as it was received: with its type and why it stopped."""
+        if any(block.get("type") in OWN_BLOCKS for block in blocks_in(item)):
             return True
-        return item.get("type") == "message" and "role" in item and (bool(blocks) or "stop_reason" in item)
+        return item.get("type") == "message" and "role" in item and "stop_reason" in item
 
     def recognizes_plain(self, items: Sequence[Raw]) -> bool:
-        """By a cache mark, unless there is a system message."""
-        is_marked = any("cache_control" in block for item in items for block in blocks_in(item))
-        return is_marked and not any(item.get("role") in ("system", "developer") for item in items)
+        """By thinking and media, by a typed message with text blocks; by a cache mark unless there is a system message.
+
+        Only chat has developer messages.
+        """
+        roles = {str(item.get("role")) for item in items}
+        if "developer" in roles:
+            return False
+        blocks = [(item, block) for item in items for block in blocks_in(item)]
+        if any(block.get("type") in TYPICAL_BLOCKS or item.get("type") == "message" for item, block in blocks):
+            return True
+        return "system" not in roles and any("cache_control" in block for _, block in blocks)
 
     def recognizes_request(self, body: Mapping[str, Any]) -> bool:
         """By a system prompt beside the messages, which other providers take as a message."""

@@ -11,12 +11,13 @@ from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.gemini import Gemini
 from context_compactor.dialects.openai_chat import OpenAIChat
 from context_compactor.dialects.openai_responses import OpenAIResponses
-from context_compactor.errors import BadSetting
+from context_compactor.errors import BadMessage, BadSetting
 from context_compactor.extensions import DIALECT_GROUP, extension_names, load_extension
 
 # Messages that none of the others recognizes are taken for chat.
 _PLAIN: Dialect = OpenAIChat()
 _BUILT_IN: tuple[Dialect, ...] = (_PLAIN, OpenAIResponses(), Anthropic(), Gemini(), Bedrock())
+_SHOWN_INDEXES = 5
 _MEMBERS = (*Dialect.__annotations__, *(name for name in vars(Dialect) if callable(getattr(Dialect, name))))
 _NEEDED = tuple(name for name in _MEMBERS if not name.startswith("_"))
 
@@ -69,18 +70,91 @@ def dialect_named(name: str) -> Dialect:
 
 
 def detect(items: Sequence[object]) -> Dialect:
-    """The dialect of the first message that only one dialect has; plain messages are OpenAI chat."""
+    """The dialect of these messages: the one that has messages among them which no other dialect has.
+
+    Without such messages it is the one that they are typical of; plain messages are OpenAI chat. Raises `BadMessage`
+    when some are of one dialect and some of another.
+    """
+    found = distinctive_dialect(items)
+    return DIALECTS[found] if found else _typical_dialect(items)
+
+
+def likely_dialect(items: Sequence[object]) -> Dialect:
+    """The same for messages that are only shown or searched: of several dialects the one that comes first."""
+    claims = _claims(items)
+    return DIALECTS[next(iter(claims))] if claims else _typical_dialect(items)
+
+
+def distinctive_dialect(items: Iterable[object]) -> str:
+    """The dialect that some of the messages give away, or "" while they could be of several.
+
+    Raises `BadMessage` when messages of two dialects are among them.
+    """
+    claims = _claims(items)
+    if len(claims) < 2:
+        return next(iter(claims), "")
+    # One that was registered may be another one's with something added: then it can read them all.
+    special = next((name for name in claims if DIALECTS[name] not in _BUILT_IN), "")
+    if special and _can_read(DIALECTS[special], items):
+        return special
+    raise _mixed(claims)
+
+
+def foreign_message(dialect: Dialect, items: Sequence[object]) -> tuple[int, str] | None:
+    """The index of the first message that is of another dialect than this one, and the name of that dialect."""
+    for other, indexes in _claims(items).items():
+        item = items[indexes[0]]
+        if other != dialect.name and not (isinstance(item, dict) and dialect.recognizes(item)):
+            return indexes[0], other
+    return None
+
+
+def is_built_in(dialect: Dialect) -> bool:
+    """Whether a dialect is one of ours, and not one that was registered."""
+    return dialect in _BUILT_IN
+
+
+def _claims(items: Iterable[object]) -> dict[str, list[int]]:
+    """The dialects that have messages of their own among these, with their indexes, in the order of the messages."""
+    dialects = _in_order()
+    found: dict[str, list[int]] = {}
+    for index, item in enumerate(items):
+        if isinstance(item, dict):
+            name = next((dialect.name for dialect in dialects if dialect.recognizes(item)), "")
+            if name:
+                found.setdefault(name, []).append(index)
+    return found
+
+
+def _typical_dialect(items: Iterable[object]) -> Dialect:
     dicts = [item for item in items if isinstance(item, dict)]
-    found = distinctive_dialect(dicts)
-    if found:
-        return DIALECTS[found]
     return next((dialect for dialect in _in_order() if dialect.recognizes_plain(dicts)), _PLAIN)
 
 
-def distinctive_dialect(items: Iterable[dict[str, Any]]) -> str:
-    """The dialect that one of the messages gives away, or "" while they could be of several."""
-    dialects = _in_order()
-    return next((dialect.name for item in items for dialect in dialects if dialect.recognizes(item)), "")
+def _can_read(dialect: Dialect, items: Iterable[object]) -> bool:
+    try:
+        dialect.parse(list(items))
+    except BadMessage:
+        return False
+    return True
+
+
+def _mixed(claims: Mapping[str, Sequence[int]]) -> BadMessage:
+    first, second = list(claims)[:2]
+    return BadMessage(
+        claims[second][0],
+        "message",
+        f"it is {second}, but other messages are {first}. "
+        + "; ".join(f"{name}: {_numbers(indexes)}" for name, indexes in claims.items())
+        + f'. Try: messages of one dialect, or name the one to read them as: dialect="{first}", '
+        f"on the command line --dialect {first}",
+    )
+
+
+def _numbers(indexes: Sequence[int]) -> str:
+    shown = ", ".join(map(str, indexes[:_SHOWN_INDEXES]))
+    more = f" and {len(indexes) - _SHOWN_INDEXES} more" if len(indexes) > _SHOWN_INDEXES else ""
+    return f"message{'s' if len(indexes) > 1 else ''} {shown}{more}"
 
 
 def dialect_of_request(body: Mapping[str, Any]) -> Dialect | None:

@@ -77,11 +77,11 @@ class Dialect(Protocol):
         ...
 
     def recognizes(self, item: Raw) -> bool:
-        """Whether only this dialect has such a message."""
+        """Whether only this dialect has such a message. One that others have as well is typical at most."""
         ...
 
     def recognizes_plain(self, items: Sequence[Raw]) -> bool:
-        """Whether messages of which none is recognized are more likely of this dialect than OpenAI chat."""
+        """Whether messages of which no dialect recognizes one are more likely of this dialect than OpenAI chat."""
         ...
 
     def recognizes_request(self, body: Mapping[str, Any]) -> bool:

@@ -257,7 +257,7 @@ def _with_ids(message: Message, ids: Sequence[str | None]) -> Message:
     return structs.replace(message, parts=tuple(parts))
 
 
-class _OpenCalls:
+class _UnansweredCalls:
     """The calls that no response was found for yet, by name and by id."""
 
     def __init__(self) -> None:
@@ -294,7 +294,7 @@ class _OpenCalls:
 
 def _matched(messages: Sequence[Message]) -> list[Message]:
     """The messages with each response that has no id of its own given to the first open call of its name."""
-    calls = _OpenCalls()
+    calls = _UnansweredCalls()
     found: list[Message] = []
     for at, message in enumerate(messages):
         calls.add(at, message)

@@ -45,9 +45,20 @@ ROLES: dict[str, Role] = {
     "tool": "tool",
     "function": "tool",
 }
-OWN_FIELDS = frozenset({"tool_calls", "function_call", "tool_call_id", "refusal", "reasoning_content"})
 THINKING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
-"""Where OpenAI-compatible providers and routers put a model's reasoning."""
+"""Where OpenAI-compatible providers and routers put a model's reasoning, if not into blocks of the content."""
+THINKING_BLOCKS = ("thinking", "redacted_thinking")
+OWN_FIELDS = frozenset(
+    {
+        "tool_calls",
+        "function_call",
+        "tool_call_id",
+        "refusal",
+        "reasoning_content",
+        "reasoning_details",
+        "thinking_blocks",
+    }
+)
 
 WHOLE = -1
 Slot = tuple[str, int]
@@ -91,7 +102,14 @@ def _dicts(value: Any) -> list[Raw]:
 
 def _thought(block: Raw) -> str:
     text = block.get("text") or block.get("thinking") or block.get("summary")
+    if isinstance(text, list):  # Mistral's are lists of text blocks
+        return "\n".join(map(_thought, _dicts(text)))
     return text if isinstance(text, str) else ""
+
+
+def _thinking(block: Raw) -> Thinking:
+    """A block of thinking in the content, as routers and frameworks pass it on."""
+    return Thinking(_thought(block), bool(block.get("signature") or block.get("data")))
 
 
 def _read_content(index: int, raw: Raw, parts: list[Part], slots: list[Slot]) -> None:
@@ -102,7 +120,8 @@ def _read_content(index: int, raw: Raw, parts: list[Part], slots: list[Slot]) ->
             slots.append(("content", WHOLE))
     elif content is not None:
         for at, block in enumerate(blocks_at(index, "content", content)):
-            parts.append(_part(index, f"content[{at}]", block))
+            is_thinking = raw["role"] == "assistant" and block.get("type") in THINKING_BLOCKS
+            parts.append(_thinking(block) if is_thinking else _part(index, f"content[{at}]", block))
             slots.append(("content", at))
     elif raw["role"] != "assistant":
         raise BadMessage(index, "content", "missing; only an assistant message may have none")
@@ -233,7 +252,7 @@ class OpenAIChat:
 
     def recognizes(self, item: Raw) -> bool:
         """By a role, a field or a block that only chat has."""
-        if item.get("role") in ("tool", "function") or not OWN_FIELDS.isdisjoint(item):
+        if not OWN_FIELDS.isdisjoint(item) or (item.get("role") in ("tool", "function") and "content" in item):
             return True
         return any(block.get("type") in ("image_url", "file") for block in blocks_in(item))
 

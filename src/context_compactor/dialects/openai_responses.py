@@ -74,7 +74,7 @@ OUTPUT_TYPES = frozenset(OUTPUTS.values())
 OWN_BLOCKS = ("input_text", "output_text", "input_image", "input_file")
 SUMMARIES = ("compaction", "compaction_summary", "context_compaction")
 """Sealed items in which the provider has summarized everything before them."""
-OWN_ITEMS = ("message", "reasoning", "item_reference", "mcp_list_tools", *SUMMARIES)
+OWN_ITEMS = ("reasoning", "item_reference", "mcp_list_tools", *SUMMARIES)
 
 
 def item_type(raw: Raw) -> str:
@@ -287,7 +287,7 @@ class OpenAIResponses:
         return self
 
     def recognizes(self, item: Raw) -> bool:
-        """By its blocks and by the types of its items; a message with its type and text blocks is Anthropic's."""
+        """By its blocks and by the types of its items; others have messages with a type too."""
         blocks, kind = blocks_in(item), item.get("type")
         if any(block.get("type") in OWN_BLOCKS for block in blocks):
             return True
@@ -296,8 +296,9 @@ class OpenAIResponses:
         return kind in OWN_ITEMS or kind.endswith(("_call", "_output"))
 
     def recognizes_plain(self, items: Sequence[Raw]) -> bool:
-        """Plain messages are taken as chat."""
-        return False
+        """By messages that have a type, unless one has blocks: then it is a reply of Anthropic's."""
+        typed = [item for item in items if item.get("type") == "message"]
+        return bool(typed) and not any(blocks_in(item) for item in typed)
 
     def recognizes_request(self, body: Mapping[str, Any]) -> bool:
         """By an `input` in the place of messages."""

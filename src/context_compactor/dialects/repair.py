@@ -25,6 +25,7 @@ from context_compactor.dialects.messages import (
     NO_RESULT,
     Message,
     Text,
+    Thinking,
     ToolCall,
 )
 
@@ -58,6 +59,36 @@ def drop_blanks(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]
         filled = [at for at, part in enumerate(message.parts) if not isinstance(part, Text) or part.text.strip()]
         kept.append((index, dialect.pick(message, filled)))
         log.append(Repair(index, "removed an empty block"))
+    return kept
+
+
+def _drop_known_ids(steps: list[IndexedMessage], log: list[Repair]) -> list[IndexedMessage]:
+    """Remove messages that came again: with the id that the provider gave an earlier one, and the same content.
+
+    Thinking alone stays, since its reply may be the later one; without a reply its dialect removes it.
+    """
+    known: dict[str, list[Message]] = {}
+    kept: list[IndexedMessage] = []
+    for index, message in steps:
+        given = message.raw.get("id") if isinstance(message.raw, dict) else None
+        same = known.setdefault(given, []) if isinstance(given, str) and given else []
+        is_thought = all(isinstance(part, Thinking) for part in message.parts)
+        if not is_thought and any(message.role == each.role and message.parts == each.parts for each in same):
+            log.append(Repair(index, f"removed a message that came twice: {given!r:.80}"))
+            continue
+        same.append(message)
+        kept.append((index, message))
+    return kept
+
+
+def _drop_repeated_replies(steps: list[IndexedMessage], log: list[Repair]) -> list[IndexedMessage]:
+    """Remove assistant messages that equal the one directly before: joined, they would say everything twice."""
+    kept: list[IndexedMessage] = []
+    for index, message in steps:
+        if kept and message.role == "assistant" and message.raw == kept[-1][1].raw:
+            log.append(Repair(index, "removed an assistant message that equals the one before it"))
+        else:
+            kept.append((index, message))
     return kept
 
 
@@ -210,10 +241,11 @@ def repair(messages: Sequence[Message], dialect: Dialect) -> tuple[list[Message]
 
 def repair_with_indexes(messages: Sequence[Message], dialect: Dialect) -> tuple[list[IndexedMessage], list[Repair]]:
     """The same with the index of the message that each one comes from; of several joined, the first."""
-    steps = list(enumerate(messages))
-    if all(problem.rule == "media" for problem in find_violations(messages, dialect)):
-        return steps, []
     log: list[Repair] = []
+    steps = _drop_known_ids(list(enumerate(messages)), log)
+    if all(problem.rule == "media" for problem in find_violations(without_indexes(steps), dialect)):
+        return steps, log
+    steps = _drop_repeated_replies(steps, log)
     for mend in dialect.repairs:
         steps = mend(steps, dialect, log)
     detached = dialect.detach(messages, without_indexes(steps))

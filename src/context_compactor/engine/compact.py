@@ -59,13 +59,15 @@ def run_request(
     session_id: str = "",
     location: str = "memory",
     archived: Callable[[], AbstractSet[str]] | None = None,
+    foreign: Callable[[], AbstractSet[str]] | None = None,
     dry_run: bool = False,
 ) -> Compaction:
     """Compact as asked. Every surface comes through here.
 
     `strategies` and `layouts` are the caller's own, beside ours. A `summarizer` may replace the record that the engine
     wrote; in a dry run the report says what it would be asked. `location` is where the originals will be kept, and
-    `archived` gives the ids of those that earlier compactions of the same conversation have archived.
+    `archived` gives the ids of those that earlier compactions of the same conversation have archived, `foreign` the ids
+    that its messages name and none of its compactions has archived.
     """
     began = time.perf_counter()
     found = find_dialect(dialect, messages).for_model(request.model)
@@ -94,6 +96,7 @@ def run_request(
         location=location,
         began=began,
         archived=archived,
+        foreign=foreign,
     )
     run = without_large_summary(run, counter)
     if run.goal.reason:

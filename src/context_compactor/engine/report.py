@@ -176,7 +176,8 @@ class Metrics(Struct, frozen=True):
 
     recallable_share: float | None = None
     """Of the references in the new context, the share whose original is in the archive, from this compaction or an
-    earlier one of the session."""
+    earlier one of the session. Without a session only references that this compaction wrote first can be checked. Ids
+    that the conversation's own messages name count only if they are archived."""
 
     pins_share: float | None = None
     """Of the pinned parts, the share that is unchanged in the context."""

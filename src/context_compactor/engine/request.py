@@ -238,6 +238,9 @@ class CompactionRun(Struct, frozen=True):
     """What the report must say beside the result."""
     archived: Callable[[], AbstractSet[str]] | None = None
     """The ids under which earlier compactions have archived originals; None where that is not known."""
+    foreign: Callable[[], AbstractSet[str]] | None = None
+    """The ids that the conversation's messages name and none of its compactions has archived, such as quoted ones; None
+    where its messages are not known from the beginning."""
 
     @property
     def effective_goal(self) -> Goal:

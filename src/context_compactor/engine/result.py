@@ -253,7 +253,7 @@ def _report(run: CompactionRun, context: CompactedContext, after: int, decisions
     compaction_id, text = _id_and_text(written.messages)
     archived = (run.archived() if run.archived else frozenset()) | {original.id for original in archive}
     fidelity = measure_fidelity(composer, written, archived, parsed.facts, text)
-    cited = _checkable_references(run, context)
+    cited = _checkable_references(run, context, archived)
     tiers = {tier: [decision for decision in decisions if decision.tier is tier] for tier in Tier}
     left = f"{after:,} tokens in {size:,} bytes are left; the largest part is {_largest_part(floor)}"
     return Report(
@@ -294,16 +294,25 @@ def _report(run: CompactionRun, context: CompactedContext, after: int, decisions
     )
 
 
-def _checkable_references(run: CompactionRun, context: CompactedContext) -> AbstractSet[str]:
+def _checkable_references(
+    run: CompactionRun, context: CompactedContext, archived: AbstractSet[str]
+) -> AbstractSet[str]:
     """The references in the new context of which can be known whether their originals are archived.
 
-    Without an archive of earlier compactions those that stood in the context before are not among them.
+    Ids that the conversation's own messages name are not among them unless they are archived here: they are quoted, or
+    stand for originals that were archived elsewhere, such as by an earlier compaction whose result the caller has.
     """
     cited = context.written.cited()
-    if run.archived is not None or run.parsed.past is None:
+    if cited <= archived:
         return cited
-    before = {ref for text in context_texts(run.parsed.messages) for ref in REFERENCE_PATTERN.findall(text)}
-    return cited - before.difference(each.id for each in context.archive)
+    if run.foreign is not None:
+        return cited - run.foreign()
+    return cited - (named_references(run.parsed.messages) - archived)
+
+
+def named_references(messages: Iterable[Message]) -> set[str]:
+    """Every id that stands in a text of these messages."""
+    return {ref for text in context_texts(messages) for ref in REFERENCE_PATTERN.findall(text)}
 
 
 def _shortened_reasons(context: CompactedContext) -> Iterator[str]:

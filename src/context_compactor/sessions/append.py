@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from msgspec import Struct, structs
 
 from context_compactor.archive.originals import Original
 from context_compactor.archive.storage import PreparedItem, prepare_items, store_items
-from context_compactor.dialects.detection import distinctive_dialect, find_dialect
+from context_compactor.dialects.detection import distinctive_dialect, find_dialect, foreign_message, is_built_in
 from context_compactor.dialects.dialect import Dialect, dicts_of, refuse_depth
 from context_compactor.dialects.messages import Message, ReportedUsage, ToolResult, read_usage
 from context_compactor.dialects.repair import repair
@@ -24,7 +25,7 @@ from context_compactor.facts.tasks import find_task_boundary
 from context_compactor.json_values import json_bytes
 from context_compactor.sessions.core import Core, conversation_raws
 from context_compactor.sessions.facts import lessons_text
-from context_compactor.sessions.log import REVISION, Raw, Revision
+from context_compactor.sessions.log import REPEATED, REVISION, Raw, Revision
 from context_compactor.sessions.state import (
     ReplacedContext,
     SessionState,
@@ -370,12 +371,16 @@ def _write(
     gauge = core.gauge(row, state, counter)
     head = core.store.append(core.id, MESSAGE, ready.bodies, core.now(), ready.times)
     first = head - len(ready.raws) + 1
+    repeated = _repeated(core, ready, state)
+    state = structs.replace(state, last_message=ready.bodies[-1].hash)
+    whole, ready = ready, _without(ready, repeated)
     after = add_messages(gauge, ready.messages, counter, ready.tokens, ready.sizes)
     answered = _answered(gauge, ready) if reported else 0
     state = _calibrate(state, gauge, after, answered, reported)
     state = structs.replace(state, gauge=structs.replace(state.gauge, head=head, view=row.view))
-    state = _remind(core, ready, state, first - 1)
+    state = _remind(core, whole, state, first - 1)
     state = _shorten(core, ready.cuts, state, first)
+    state = _hide(core, whole, repeated, state, first)
     state = structs.replace(
         state,
         tool_calls=state.tool_calls + sum(len(message.calls) for message in ready.messages),
@@ -388,12 +393,45 @@ def _write(
     outcome = structs.replace(
         outcome,
         is_extraction_due=core.settings.extract_facts and age >= _EXTRACT_SECONDS,
-        messages=row.messages + len(ready.raws),
+        messages=row.messages + len(whole.raws),
         tokens=state.gauge.tokens,
         share=share_now(core, state) if state.gauge.open_calls else state.share,
         fired=state.fired,
     )
     return core.schedule(core, outcome) if core.schedule else outcome
+
+
+def _repeated(core: Core, ready: ReadyMessages, state: SessionState) -> frozenset[int]:
+    """The indexes of messages that equal the one directly before, such as one that is sent again after a timeout."""
+    if not core.settings.enabled:
+        return frozenset()
+    hashes = [state.last_message, *(body.hash for body in ready.bodies)]
+    return frozenset(at for at, (before, own) in enumerate(pairwise(hashes)) if before == own)
+
+
+def _without(ready: ReadyMessages, repeated: frozenset[int]) -> ReadyMessages:
+    """What is counted and shortened of messages that are appended: each once. The cuts keep their indexes."""
+    if not repeated:
+        return ready
+    kept = [at for at in range(len(ready.raws)) if at not in repeated]
+    return structs.replace(
+        ready,
+        raws=[ready.raws[at] for at in kept],
+        bodies=[ready.bodies[at] for at in kept],
+        messages=[ready.messages[at] for at in kept],
+        tokens=[ready.tokens[at] for at in kept],
+        sizes=[ready.sizes[at] for at in kept],
+        cuts=[cut for cut in ready.cuts if cut.at not in repeated],
+    )
+
+
+def _hide(core: Core, ready: ReadyMessages, repeated: frozenset[int], state: SessionState, first: int) -> SessionState:
+    """Leave messages that came twice out of the context; the history has them."""
+    if not repeated:
+        return state
+    revisions = [Revision(why=REPEATED, hash=ready.bodies[at].hash, position=first + at) for at in sorted(repeated)]
+    head = core.store.append(core.id, REVISION, [msgspec.json.encode(each) for each in revisions], core.now())
+    return structs.replace(state, gauge=structs.replace(state.gauge, head=head, view=head))
 
 
 def _remind(core: Core, ready: ReadyMessages, state: SessionState, before: int) -> SessionState:
@@ -418,10 +456,33 @@ def _read(core: Core, raws: list[Raw], shorten: bool) -> ReadyMessages:
     """Refuse what is no message before anything is written."""
     found = distinctive_dialect(raws) if core.profile.dialect == "auto" else ""
     dialect = find_dialect(found, raws) if found else core.dialect(raws)
-    messages, counter = dialect.parse(raws), core.counter(dialect)
+    messages, counter = _parse(core, dialect, raws), core.counter(dialect)
     bodies = core.store.ready([_body(raw, at) for at, raw in enumerate(raws)])
     sizes = [message_bytes(message) for message in messages]
     return ReadyMessages(raws, bodies, messages, dialect, counter, counter.count_many(messages), sizes, shorten)
+
+
+def _parse(core: Core, dialect: Dialect, raws: list[Raw]) -> list[Message]:
+    """The messages in the session's dialect; an error that names both when one is of another dialect.
+
+    A dialect that the caller has named reads what it can; so does one that was registered, which may be another one's
+    with something added.
+    """
+    is_found = core.profile.dialect != "auto" and not core.profile.is_dialect_named and is_built_in(dialect)
+    foreign = foreign_message(dialect, raws) if is_found else None
+    try:
+        if foreign is None:
+            return dialect.parse(raws)
+    except BadMessage:
+        foreign = foreign_message(dialect, raws)
+        if foreign is None:
+            raise
+    index, other = foreign
+    problem = (
+        f"it is {other}, but session {core.id!r:.80} is {dialect.name}. "
+        f"Try: convert it to {dialect.name}, or append it to a session of its own"
+    )
+    raise BadMessage(index, "message", problem)
 
 
 def _in_its_dialect(core: Core, ready: ReadyMessages, row: SessionRow) -> ReadyMessages:

@@ -12,9 +12,10 @@ from context_compactor.dialects.dialect import Dialect
 from context_compactor.engine.compact import run_request
 from context_compactor.engine.report import ModelCall, Report
 from context_compactor.engine.request import CompactionRequest
-from context_compactor.engine.result import Compaction, Summarizer, span_attributes
+from context_compactor.engine.result import Compaction, Summarizer, named_references, span_attributes
 from context_compactor.engine.tiers import Tier, override_refusal
 from context_compactor.errors import BadSetting, CompactorError, MissingExtra, StaleBase
+from context_compactor.json_values import read_json
 from context_compactor.sessions import checkpoints
 from context_compactor.sessions.append import after_context_change
 from context_compactor.sessions.archive import export_new
@@ -22,7 +23,7 @@ from context_compactor.sessions.commit import archive, as_logged, commit, new_co
 from context_compactor.sessions.core import Core, ParsedSession, conversation_raws
 from context_compactor.sessions.events import notify
 from context_compactor.sessions.facts import promote, save_facts, with_times
-from context_compactor.sessions.log import SessionContext
+from context_compactor.sessions.log import SessionContext, logged_bodies
 from context_compactor.sessions.state import SessionState, read_session_state
 from context_compactor.settings import Spending
 from context_compactor.store.events import Event, EventType, make_event
@@ -125,6 +126,13 @@ def run_engine(
     def archived() -> frozenset[str]:
         return frozenset(each.ref for each in core.store.originals(core.id) if each.content)
 
+    @cache
+    def foreign() -> frozenset[str]:
+        """Read only when a reference has no original: quoted ids, and those of a record that was appended."""
+        bodies = logged_bodies(core.store, core.id, context.log_state).values()
+        said = named_references(dialect.parse([read_json(body) for body in bodies]))
+        return frozenset(said.difference(each.ref for each in core.store.originals(core.id)))
+
     return run_request(
         conversation_raws(context),
         _with_context(core, ask, context, core.counter(dialect)),
@@ -137,6 +145,7 @@ def run_engine(
         summarizer=summarizer,
         dry_run=dry_run,
         archived=archived,
+        foreign=foreign,
     )
 
 

@@ -142,7 +142,14 @@ def open_core(
     kept = connect(address) if store is None or isinstance(store, str) else store
     given = given_settings(settings) if settings else {}
     named = given.pop("model", None)
-    own = Profile(window=window, dialect=dialect, model=model or named, owner=owner, settings=given)
+    own = Profile(
+        window=window,
+        dialect=dialect,
+        is_dialect_named=dialect != "auto",
+        model=model or named,
+        owner=owner,
+        settings=given,
+    )
     project = project_of(address) if address else None
     bus = bus or Bus()
     core = Core(
@@ -246,6 +253,7 @@ def _continue(core: Core, stored: Profile, own: Profile, settings: Settings | No
     profile = Profile(
         window=own.window or stored.window,
         dialect=own.dialect if own.dialect != "auto" else stored.dialect,
+        is_dialect_named=own.is_dialect_named or stored.is_dialect_named,
         model=own.model or stored.model,
         owner=stored.owner or ("" if own.owner.startswith(OS_USER) else own.owner),
         settings=own.settings if settings else stored.settings,

@@ -16,7 +16,7 @@ from context_compactor.store.rows import MESSAGE, LogEntry, SessionRow
 
 COMPACTION, UNDO, REDO, REVISION = "compaction", "undo", "redo", "revision"
 VIEW_KINDS = (COMPACTION, UNDO, REDO, REVISION)
-GROWN = "grown"
+GROWN, REPEATED = "grown", "repeated"
 
 
 class CompactionNote(Struct, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ class Revision(Struct, frozen=True, kw_only=True):
 
     `position` names a message of the log, `instead_of` one that a compaction wrote, and with neither the message is
     added behind the position `after`. The last two hold only under the compaction at `under` (0 for none). `hash` is
-    what is shown; `ref` the original it is about; `why` one word.
+    what is shown; `ref` the original it is about; `why` one word. A message that is `REPEATED` is not shown.
     """
 
     why: str
@@ -149,6 +149,9 @@ def _revise(found: list[ContextItem], revision: Revision, base: int, items: int)
         return
     for at, each in enumerate(found):
         is_logged = base < revision.position == each.position
+        if is_logged and revision.why == REPEATED:
+            del found[at]
+            return
         if is_logged or (revision.instead_of and each.hash == revision.instead_of):
             found[at] = ContextItem(revision.hash, each.position, "", revision.ref, each.at)
             return

@@ -104,11 +104,13 @@ class Profile(Struct, frozen=True, kw_only=True):
     """What a session was opened with last. `settings` are those that were given and differ from the defaults, all but
     the agent's `model`.
 
-    `owner` is who its lessons belong to; without one it neither teaches nor learns.
+    `owner` is who its lessons belong to; without one it neither teaches nor learns. A dialect that `is_dialect_named`
+    by the caller is the one to read any message in; else it was found, and messages of another one are refused.
     """
 
     window: int | None = None
     dialect: str = "auto"
+    is_dialect_named: bool = False
     model: str | None = None
     owner: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
@@ -160,7 +162,8 @@ class SessionState(Struct, frozen=True, kw_only=True):
 
     `presummary` is the hash of a summary that a model wrote ahead of a compaction, `presummary_claim` who is writing
     one, `presummary_spent` and `presummary_calls` what that has cost since the last compaction; `summarizer_failures`
-    is what went wrong with models lately; `tiers` are those that the user has set, by turn. Some are stored under names
+    is what went wrong with models lately; `tiers` are those that the user has set, by turn; `last_message` is the hash
+    of the message that was appended last. Some are stored under names
     that older versions gave them.
     """
 
@@ -190,6 +193,7 @@ class SessionState(Struct, frozen=True, kw_only=True):
     phase: str = ""
     tiers: dict[int, TierChoice] = field(default_factory=dict, name="steers")
     notes: dict[str, Any] = field(default_factory=dict)
+    last_message: str = ""
 
 
 def read_profile(stored: bytes) -> Profile:

@@ -15,7 +15,7 @@ from context_compactor.engine.request import CompactionRequest, request_budget, 
 from context_compactor.errors import BadSetting
 from context_compactor.json_values import read_json
 from context_compactor.sessions.core import Core
-from context_compactor.sessions.log import COMPACTION, REDO, REVISION, UNDO, CompactionNote, Revision
+from context_compactor.sessions.log import COMPACTION, REDO, REPEATED, REVISION, UNDO, CompactionNote, Revision
 from context_compactor.sessions.state import (
     Profile,
     SessionState,
@@ -160,7 +160,8 @@ class MessageWeights:
                 core.id, kinds=(MESSAGE,), after=revision.position - 1, until=revision.position
             )
             old = counter.count(dialect.parse([read_json(entry.body)])[0])
-        tokens = self._gauge.tokens + weights[revision.hash] - old
+        new = 0 if revision.why == REPEATED else weights[revision.hash]
+        tokens = self._gauge.tokens + new - old
         self._gauge = msgspec.structs.replace(self._gauge, tokens=tokens)
         if self.sums:
             self.sums[-1] = tokens

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from context_compactor.archive.originals import Original
 from context_compactor.dialects.client_text import is_client_text, without_client_blocks
-from context_compactor.dialects.detection import detect
+from context_compactor.dialects.detection import likely_dialect
 from context_compactor.dialects.messages import Message, Part, Text, Thinking, ToolCall, ToolResult
 from context_compactor.errors import BadInput
 from context_compactor.facts.calls import call_body
@@ -80,7 +80,7 @@ def original_texts(original: Original) -> list[tuple[str, str]]:
     """
     if original.kind == "turn" and isinstance(original.value, list):
         try:
-            messages = detect(original.value).parse(original.value)
+            messages = likely_dialect(original.value).parse(original.value)
             return [(voice, _words(part)) for message in messages for voice, part in parts_with_voice(message) if voice]
         except BadInput:
             pass  # a turn that is no list of messages is shown as it is

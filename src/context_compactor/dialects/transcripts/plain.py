@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from context_compactor.dialects.detection import DIALECTS, detect, dialect_of_request, distinctive_dialect
+from context_compactor.dialects.detection import (
+    DIALECTS,
+    detect,
+    dialect_named,
+    dialect_of_request,
+    distinctive_dialect,
+)
 from context_compactor.dialects.dialect import kind_of_value
 from context_compactor.dialects.messages import ReportedUsage, read_usage
 from context_compactor.dialects.transcripts.json_lines import FORMATS, JsonFile, NumberedValue
 from context_compactor.dialects.transcripts.transcript import PastCompaction, RawMessage, Transcript, utc_time
+from context_compactor.errors import BadMessage, BadTranscript
 
 _MESSAGE_FIELDS = ("messages", "contents", "input", "turns")
 # What stands beside the messages, by the names that OpenAI and Anthropic, Gemini and Bedrock give it.
@@ -34,20 +41,20 @@ def is_message(value: object) -> bool:
     return "role" in value or isinstance(value.get("type"), str) or bool(distinctive_dialect([value]))
 
 
-def read_messages(entries: Sequence[NumberedValue], source: JsonFile) -> Transcript:
-    """A list of messages, one per entry."""
+def read_messages(entries: Sequence[NumberedValue], source: JsonFile, named: str = "auto") -> Transcript:
+    """A list of messages, one per entry, in the dialect that is named; `auto` looks at them."""
     for number, value in entries:
         if not is_message(value):
             what = kind_of_value(value) if not isinstance(value, dict) else "an object without 'role' and 'type'"
             raise source.error(number, f"this is {what}, not a message", f"give {FORMATS}")
     messages = [value for _, value in entries]
-    dialect = detect(messages).name
+    dialect = _dialect({}, messages, source, named)
     return Transcript(
         messages=messages, dialect=dialect, source=dialect, usages=_usages(messages), times=_times(messages)
     )
 
 
-def read_conversation(entry: NumberedValue, source: JsonFile) -> Transcript:
+def read_conversation(entry: NumberedValue, source: JsonFile, named: str = "auto") -> Transcript:
     """A request body, or a conversation with what was recorded about it."""
     number, record = entry
     if not is_conversation(record):
@@ -57,7 +64,7 @@ def read_conversation(entry: NumberedValue, source: JsonFile) -> Transcript:
     usages = _usages(messages)
     if "events" in record or "schema" in record:
         messages = [{key: value for key, value in message.items() if key != "usage"} for message in messages]
-    dialect = _dialect(record, messages)
+    dialect = _dialect(record, messages, source, named)
     window = record.get("window")
     return Transcript(
         messages=messages,
@@ -123,11 +130,16 @@ def _dialogue_messages(turns: list[dict[str, Any]], record: dict[str, Any]) -> l
     return messages
 
 
-def _dialect(record: dict[str, Any], messages: list[RawMessage]) -> str:
+def _dialect(record: dict[str, Any], messages: list[RawMessage], source: JsonFile, named: str) -> str:
+    if named != "auto":
+        return dialect_named(named).name
     schema = record.get("schema")
-    if isinstance(schema, str) and (named := _OLD_SCHEMAS.get(schema, schema)) in DIALECTS:
-        return named
-    return (dialect_of_request(record) or detect(messages)).name
+    if isinstance(schema, str) and (known := _OLD_SCHEMAS.get(schema, schema)) in DIALECTS:
+        return known
+    try:
+        return (dialect_of_request(record) or detect(messages)).name
+    except BadMessage as error:
+        raise BadTranscript(f"{source.name}: {error}") from None
 
 
 def _usages(messages: list[RawMessage]) -> dict[int, ReportedUsage]:

@@ -24,10 +24,13 @@ _SHOWN_IDS = 3
 Stream = IO[bytes] | IO[str]
 
 
-def read_transcript(path: str | os.PathLike[str], stdin: Stream | None = None) -> Transcript:
-    """The conversation in a file. Raises `BadTranscript` with the line, what is wrong and what to try."""
+def read_transcript(path: str | os.PathLike[str], stdin: Stream | None = None, dialect: str = "auto") -> Transcript:
+    """The conversation in a file. Raises `BadTranscript` with the line, what is wrong and what to try.
+
+    Plain messages are read in the `dialect` that is named; `auto` looks at them.
+    """
     name, choice = _split_choice(os.fspath(path))
-    return parse_transcript(_content(name, stdin), name, choice)
+    return parse_transcript(_content(name, stdin), name, choice, dialect)
 
 
 def read_transcripts(path: str | os.PathLike[str], stdin: Stream | None = None) -> Iterator[Transcript]:
@@ -36,12 +39,12 @@ def read_transcripts(path: str | os.PathLike[str], stdin: Stream | None = None) 
     yield from parse_transcripts(_content(name, stdin), name)
 
 
-def parse_transcript(content: bytes | str, name: str = "", choice: str = "") -> Transcript:
+def parse_transcript(content: bytes | str, name: str = "", choice: str = "", dialect: str = "auto") -> Transcript:
     """The conversation in a text; `choice` is the id or the number of one among several."""
     name = name or "transcript"
     ids: list[str] = []
     first: Transcript | None = None
-    for number, transcript in enumerate(parse_transcripts(content, name), 1):
+    for number, transcript in enumerate(parse_transcripts(content, name, dialect), 1):
         if choice and choice in (transcript.session_id, str(number)):
             return transcript
         first = first or transcript
@@ -53,7 +56,7 @@ def parse_transcript(content: bytes | str, name: str = "", choice: str = "") -> 
     return first
 
 
-def parse_transcripts(content: bytes | str, name: str = "") -> Iterator[Transcript]:
+def parse_transcripts(content: bytes | str, name: str = "", dialect: str = "auto") -> Iterator[Transcript]:
     """Every conversation in a text. A file of recorded conversations is read one line at a time."""
     name = name or "transcript"
     source = JsonFile(unpack(content, name), name)
@@ -61,25 +64,25 @@ def parse_transcripts(content: bytes | str, name: str = "") -> Iterator[Transcri
     first = next(entries)
     if is_conversation(first[1]):
         for entry in chain([first], entries):
-            yield read_conversation(entry, source)
+            yield read_conversation(entry, source, dialect)
         if source.cut:
             raise source.cut_error()
     else:
-        yield _read_one([first, *entries], source)
+        yield _read_one([first, *entries], source, dialect)
 
 
-def _read_one(entries: list[NumberedValue], source: JsonFile) -> Transcript:
+def _read_one(entries: list[NumberedValue], source: JsonFile, dialect: str) -> Transcript:
     for is_line, read in _LOGS:
         if any(is_line(value) for _, value in entries):
-            return _with_cut_note(read(_objects(entries, source)), source)
+            return _log(read(_objects(entries, source)), source, dialect)
     if codex.is_old_header(entries[0][1]):
-        return _with_cut_note(codex.read(_objects(entries, source)), source)
+        return _log(codex.read(_objects(entries, source)), source, dialect)
     if source.cut:
         raise source.cut_error()
     if not is_message(entries[0][1]):
         shown = kind_of_value(entries[0][1])
         raise source.error(entries[0][0], f"this is {shown} in no known format", f"give {FORMATS}")
-    return read_messages(entries, source)
+    return read_messages(entries, source, dialect)
 
 
 def _objects(entries: list[NumberedValue], source: JsonFile) -> list[dict[str, object]]:
@@ -87,6 +90,14 @@ def _objects(entries: list[NumberedValue], source: JsonFile) -> list[dict[str, o
         if not isinstance(value, dict):
             raise source.error(number, f"this is {kind_of_value(value)}, not an object", "remove that line")
     return [value for _, value in entries]
+
+
+def _log(transcript: Transcript, source: JsonFile, dialect: str) -> Transcript:
+    """A log that an agent has written, whose dialect is known."""
+    if dialect not in ("auto", transcript.dialect):
+        problem = f"this is a log of {transcript.source}, whose messages are {transcript.dialect} and not {dialect}"
+        raise source.error(0, problem, "without --dialect")
+    return _with_cut_note(transcript, source)
 
 
 def _with_cut_note(transcript: Transcript, source: JsonFile) -> Transcript:

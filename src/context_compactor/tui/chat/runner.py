@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from context_compactor.dialects.detection import find_dialect
+from context_compactor.dialects.detection import likely_dialect
 from context_compactor.engine.report import Report
 from context_compactor.errors import (
     BadInput,
@@ -337,7 +337,7 @@ async def last_user_message(source: SessionSource, session_id: str) -> str:
     raws = (await source.history(session_id, None, 1)).messages
     if not raws:
         return ""
-    (message,) = find_dialect("auto", raws).parse(raws)
+    (message,) = likely_dialect(raws).parse(raws)
     return message.text if message.role == "user" and not message.results else ""
 
 

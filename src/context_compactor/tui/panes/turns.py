@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.widgets import Static
 from textual.worker import WorkType
 
-from context_compactor.dialects.detection import find_dialect
+from context_compactor.dialects.detection import likely_dialect
 from context_compactor.dialects.turns import Turn
 from context_compactor.errors import CompactorError
 from context_compactor.tui.formatting import cut_line, gauge_bar
@@ -180,7 +180,7 @@ def _section_bars(status: SessionStatus) -> Text:
 def _parse_messages(raws: list[Raw]) -> list[list[TextPiece]]:
     if not raws:
         return []
-    return [turn_pieces(Turn(0, (message,))) for message in find_dialect("auto", raws).parse(raws)]
+    return [turn_pieces(Turn(0, (message,))) for message in likely_dialect(raws).parse(raws)]
 
 
 def _message_row(numbered: tuple[int, list[TextPiece]]) -> list[Cell]:

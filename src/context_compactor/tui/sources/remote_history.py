@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from context_compactor.client import AsyncClient
-from context_compactor.dialects.detection import find_dialect
+from context_compactor.dialects.detection import likely_dialect
 from context_compactor.dialects.messages import Message
 from context_compactor.dialects.turns import Turn
 from context_compactor.engine.report import Report
@@ -67,7 +67,7 @@ class RemoteHistory:
         return span.turns(self._parse(raws))
 
     def _parse(self, raws: Sequence[Raw]) -> list[Message]:
-        return find_dialect("auto", raws).parse(raws) if raws else []
+        return likely_dialect(raws).parse(raws) if raws else []
 
     def _take(self, raws: list[Raw]) -> None:
         self._index.take(self._parse(raws))
@@ -78,7 +78,7 @@ class RemoteHistory:
 
     def _counting(self, raws: Sequence[Raw]) -> MessageCounter:
         if self._counter is None:
-            self._counter = message_counter_for(self._model, find_dialect("auto", raws).name)
+            self._counter = message_counter_for(self._model, likely_dialect(raws).name)
         return self._counter
 
     # The plot
@@ -150,6 +150,6 @@ async def last_diff(client: AsyncClient, session_id: str, messages: int, report:
 
 
 def _compare(title: tuple[str, str], old: list[Raw], new: list[Raw], tokens: tuple[int, int]) -> ContextDiff:
-    dialect = find_dialect("auto", [*old, *new])
+    dialect = likely_dialect([*old, *new])
     before, after = ([(json_text(raw), raw) for raw in raws] for raws in (old, new))
     return side_by_side(title, before, after, dialect, tokens)

@@ -16,7 +16,7 @@ from textual.message import Message as Event
 from textual.widget import Widget
 from textual.widgets import Static
 
-from context_compactor.dialects.detection import find_dialect
+from context_compactor.dialects.detection import likely_dialect
 from context_compactor.dialects.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from context_compactor.facts.calls import describe_call
 from context_compactor.sessions.views import HistoryPage, Placed
@@ -326,7 +326,7 @@ class ConversationView(VerticalScroll):
     def _made(
         self, page: HistoryPage, is_new: Callable[[int], bool], is_unknown: Callable[[str], bool]
     ) -> list[tuple[int, list[Widget]]]:
-        messages = find_dialect("auto", page.messages).parse(page.messages)
+        messages = likely_dialect(page.messages).parse(page.messages)
         made: list[tuple[int, list[Widget]]] = []
         for index, message in enumerate(messages, page.first):
             self._know(message.calls)
