@@ -95,7 +95,17 @@ def test_the_context_of_a_session_is_checked(run, stored):
 def test_a_session_has_its_dialect_already(run, stored):
     ran = run("check", "run-42", "--dialect", "anthropic")
     assert ran.code == 2
-    assert "already has a dialect" in ran.err
+    assert "already has its dialect" in ran.err
+
+
+def test_messages_of_two_dialects_are_read_as_the_one_that_is_named(run, tmp_path):
+    path = tmp_path / "mixed.json"
+    uses_tool = {"role": "assistant", "content": [{"type": "tool_use", "id": "b", "name": "read", "input": {}}]}
+    path.write_text(json.dumps([*LATE, uses_tool]))
+    ran = run("check", path)
+    assert ran.code == 2
+    assert "--dialect openai-chat" in ran.err
+    assert run("check", path, "--dialect", "openai-chat").out.splitlines()[: len(LINES)] == LINES
 
 
 @pytest.mark.parametrize(

@@ -8,19 +8,23 @@ import msgspec
 import typer
 from msgspec import Struct
 
-from context_compactor.cli.options import AsJson, FileOrSession, StoreUrl, find_named, is_file, store_url
+from context_compactor.cli.options import (
+    AsJson,
+    DialectName,
+    FileOrSession,
+    StoreUrl,
+    find_named,
+    is_file,
+    refuse_dialect,
+    store_url,
+)
 from context_compactor.cli.output import FAILED, print_json, progress_line, stdout
 from context_compactor.cli.sessions import described
 from context_compactor.dialects import Violation
-from context_compactor.errors import BadSetting
 from context_compactor.text import one_line
 
 Model = Annotated[
     str | None, typer.Option(metavar="M", help="Model whose rules count; without, what FILE or the session says.")
-]
-DialectName = Annotated[
-    str | None,
-    typer.Option("--dialect", metavar="D", help="Format of the messages, such as anthropic; without, detected."),
 ]
 
 
@@ -52,7 +56,8 @@ def check(
         with progress_line("Checking", file, is_quiet=as_json):
             checked = _check_file(file, model, dialect)
     else:
-        checked = _check_session(file, model, dialect, store)
+        refuse_dialect(file, dialect)
+        checked = _check_session(file, model, store)
     if as_json:
         print_json(_as_json(checked))
     else:
@@ -64,15 +69,12 @@ def check(
 def _check_file(file: str, model: str | None, dialect: str | None) -> CheckedHistory:
     from context_compactor.dialects.transcripts.reader import read_transcript
 
-    transcript = read_transcript(file)
-    wanted = dialect or transcript.dialect
-    return _checked(transcript.source, transcript.messages, wanted, model or transcript.model)
+    transcript = read_transcript(file, dialect=dialect or "auto")
+    return _checked(transcript.source, transcript.messages, transcript.dialect, model or transcript.model)
 
 
-def _check_session(name: str, model: str | None, dialect: str | None, store: str | None) -> CheckedHistory:
+def _check_session(name: str, model: str | None, store: str | None) -> CheckedHistory:
     row = find_named(name, store)
-    if dialect is not None:
-        raise BadSetting(f"--dialect: session {name!r} already has a dialect. Try: leave it out.")
     from context_compactor.sessions.session import Session
 
     known = described(row)

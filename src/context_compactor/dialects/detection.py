@@ -17,6 +17,9 @@ from context_compactor.extensions import DIALECT_GROUP, extension_names, load_ex
 # Messages that none of the others recognizes are taken for chat.
 _PLAIN: Dialect = OpenAIChat()
 _BUILT_IN: tuple[Dialect, ...] = (_PLAIN, OpenAIResponses(), Anthropic(), Gemini(), Bedrock())
+_PLAIN_FIELDS = {"role", "content"}
+_TEXT_FIELDS = {"type", "text"}
+_PLAIN_ROLES = ("user", "assistant", "system")
 _SHOWN_INDEXES = 5
 _MEMBERS = (*Dialect.__annotations__, *(name for name in vars(Dialect) if callable(getattr(Dialect, name))))
 _NEEDED = tuple(name for name in _MEMBERS if not name.startswith("_"))
@@ -116,19 +119,33 @@ def is_built_in(dialect: Dialect) -> bool:
 
 def _claims(items: Iterable[object]) -> dict[str, list[int]]:
     """The dialects that have messages of their own among these, with their indexes, in the order of the messages."""
-    dialects = _in_order()
+    dialects, registered = _in_order(), _registered()
     found: dict[str, list[int]] = {}
     for index, item in enumerate(items):
         if isinstance(item, dict):
-            name = next((dialect.name for dialect in dialects if dialect.recognizes(item)), "")
+            asked = registered if _is_plain(item) else dialects
+            name = next((dialect.name for dialect in asked if dialect.recognizes(item)), "")
             if name:
                 found.setdefault(name, []).append(index)
     return found
 
 
+def _is_plain(item: Mapping[str, Any]) -> bool:
+    """Whether it is a role with text, which several providers take: no built-in dialect recognizes it."""
+    content = item.get("content")
+    blocks = content if isinstance(content, list) else ()
+    is_text = isinstance(content, str) or (bool(blocks) and all(map(_is_text_block, blocks)))
+    return is_text and item.keys() == _PLAIN_FIELDS and item["role"] in _PLAIN_ROLES
+
+
+def _is_text_block(block: object) -> bool:
+    return isinstance(block, dict) and block.get("type") == "text" and block.keys() == _TEXT_FIELDS
+
+
 def _typical_dialect(items: Iterable[object]) -> Dialect:
     dicts = [item for item in items if isinstance(item, dict)]
-    return next((dialect for dialect in _in_order() if dialect.recognizes_plain(dicts)), _PLAIN)
+    asked = _registered() if all(map(_is_plain, dicts)) else _in_order()
+    return next((dialect for dialect in asked if dialect.recognizes_plain(dicts)), _PLAIN)
 
 
 def _can_read(dialect: Dialect, items: Iterable[object]) -> bool:
@@ -164,4 +181,8 @@ def dialect_of_request(body: Mapping[str, Any]) -> Dialect | None:
 
 def _in_order() -> list[Dialect]:
     """Those that were registered first: they are the more special ones."""
-    return sorted(DIALECTS.values(), key=lambda dialect: dialect in _BUILT_IN)
+    return sorted(DIALECTS.values(), key=is_built_in)
+
+
+def _registered() -> list[Dialect]:
+    return [dialect for dialect in DIALECTS.values() if not is_built_in(dialect)]
