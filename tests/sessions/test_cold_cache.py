@@ -35,7 +35,7 @@ class Scene:
             self.session.append(messages(count, count + 4))
             count += 4
 
-    def wait(self, minutes: float) -> None:
+    def pass_minutes(self, minutes: float) -> None:
         self.now += timedelta(minutes=minutes)
 
     def cost(self):
@@ -50,7 +50,7 @@ def scene(tmp_path):
 
 
 def test_while_the_cache_is_warm_a_rewrite_costs_something_and_nothing_is_suggested(scene):
-    scene.wait(4)
+    scene.pass_minutes(4)
     scene.session.append(HELLO)
     assert scene.events == []
     assert scene.cost().rewrite > 0
@@ -58,7 +58,7 @@ def test_while_the_cache_is_warm_a_rewrite_costs_something_and_nothing_is_sugges
 
 
 def test_after_its_life_the_rewrite_is_free_and_report_and_event_say_so(scene):
-    scene.wait(6)
+    scene.pass_minutes(6)
     scene.session.append(HELLO)
     (event,) = scene.events
     assert event.payload["cache_seconds"] == 300
@@ -71,12 +71,12 @@ def test_after_its_life_the_rewrite_is_free_and_report_and_event_say_so(scene):
 
 
 def test_it_is_suggested_once_for_each_pause(scene):
-    scene.wait(6)
+    scene.pass_minutes(6)
     scene.session.append(HELLO)
     scene.session.append({"role": "user", "content": "And this."})
     assert len(scene.events) == 1
     scene.session.append(REPLY)
-    scene.wait(6)
+    scene.pass_minutes(6)
     scene.session.append(HELLO)
     assert len(scene.events) == 2
 
@@ -87,20 +87,20 @@ def test_a_cache_that_was_bought_for_an_hour_is_cold_after_an_hour_and_dearer_to
     usage = {"input_tokens": 2_000, "cache_creation_input_tokens": 50, "cache_creation": hour, "output_tokens": 5}
     scene.session.append([HELLO, REPLY], usage=usage)
     assert scene.cost().rewrite > warm.rewrite
-    scene.wait(59)
+    scene.pass_minutes(59)
     scene.session.append({"role": "user", "content": "Once more."})
     assert scene.events == []
-    scene.wait(2)
+    scene.pass_minutes(2)
     assert scene.cost().rewrite == 0.0
 
 
 def test_the_users_own_cache_minutes_decide(tmp_path):
     made = Scene(tmp_path, models={"claude-*": ModelEntry(cache_minutes=30)})
     with made.session:
-        made.wait(29)
+        made.pass_minutes(29)
         made.session.append(HELLO)
         assert made.events == []
-        made.wait(2)
+        made.pass_minutes(2)
         made.session.append({"role": "user", "content": "Well?"})
         assert [event.payload["cache_seconds"] for event in made.events] == [1_800]
 
@@ -109,7 +109,7 @@ def test_the_users_own_cache_minutes_decide(tmp_path):
 def test_where_the_life_of_a_cache_is_not_known_nothing_is_promised(tmp_path, model):
     made = Scene(tmp_path, model=model)
     with made.session:
-        made.wait(10_000)
+        made.pass_minutes(10_000)
         made.session.append(HELLO)
         assert made.events == []
 
