@@ -62,8 +62,6 @@ def report(made: Report | None) -> Any:
         found.pop(name, None)
     for item in found["archived"]:
         item.pop("location", None)
-    if found["cost"]:
-        assert found["cost"].pop("note") == ""
     return found
 
 
