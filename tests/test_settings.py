@@ -90,7 +90,7 @@ def test_switches_in_the_environment_may_be_written_as_people_write_them(text, v
         ("retry_delay_seconds", 10**6),
         ("retention_days", 1e300),
         ("spend_limit", 1e300),
-        ("prices", {"openai/x": {"input": 1e300, "output": 1}}),
+        ("models", {"openai/x": {"input": 1e300, "output": 1}}),
         ("compact_prompt", "half \ud800 of it"),
         ("model", "openai/\ud800"),
         ("agent_request", {"tools": [{"\ud800": 1}]}),

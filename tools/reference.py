@@ -16,6 +16,7 @@ import typer.main
 import context_compactor
 from context_compactor.cli.main import app
 from context_compactor.settings import ENV_PREFIX, Settings, expected, setting_docs, setting_text
+from context_compactor.tokens.models import KNOWN_MODELS, TABLE_DATE
 from tools.legality import legality_page
 
 _MADE = "<!-- Made from the code by `make reference`. Change the code, not this page. -->\n"
@@ -153,8 +154,49 @@ def _signature(name: str, value: Any) -> str:
     return "\n".join(source.splitlines()[: function.body[0].lineno - 1])
 
 
+_MODELS_INTRODUCTION = f"""\
+What is known of models: newest first, as of {TABLE_DATE}. `compactor doctor` names the date too. Your own entries in
+the setting [`models`](settings.md#models) come before these; [why](../why/models.md) says how names are matched, and
+where sources disagree.
+
+Windows and answers are in tokens; where a maker limits the input apart from the output, the window is the input's.
+Prices are US dollars for a million tokens. *Cache* is how long an unused prefix stays in the provider's cache, where
+its maker says so; for Claude it is an hour for what was written at the price for an hour.
+"""
+
+
+def models_page() -> str:
+    """Every model of the table, then the families for names that are not in it."""
+    head = "| model | window | answer | input | cache read | cache write | for an hour | output | cache | source |"
+    rows = [head, "|---|---|---|---|---|---|---|---|---|---|"]
+    for known in (each for each in KNOWN_MODELS if each.price):
+        price = known.price
+        assert price is not None
+        rates = (price.input, price.cache_read, price.cache_write, price.cache_write_hour, price.output)
+        life = "" if known.cache_seconds is None else f"{known.cache_seconds // 60} min"
+        cells = [f"`{known.name}`", f"{known.window:,}", f"{known.output:,}", *map(_rate, rates), life]
+        rows.append(f"| {' | '.join(cells)} | {known.source}, {known.seen} |")
+    longer = [
+        f"- `{known.name}`: above {known.price.long_above:,} tokens {known.price.long_input:g} times as much to read, "
+        f"{known.price.long_output:g} times to answer"
+        for known in KNOWN_MODELS
+        if known.price and known.price.long_above
+    ]
+    families = ["| names like | window | answer |", "|---|---|---|"]
+    families += [f"| {known.name} | {known.window:,} | {known.output:,} |" for known in KNOWN_MODELS if known.is_family]
+    blocks = ["# Models", _MADE, _MODELS_INTRODUCTION, "\n".join(rows) + "\n"]
+    blocks += ["## Long requests\n", "\n".join(longer) + "\n"]
+    blocks += ["## Families\n", "For other versions: a guess at the window, kept small, and no price.\n"]
+    return "\n".join([*blocks, "\n".join(families) + "\n"])
+
+
+def _rate(rate: float | None) -> str:
+    return "" if rate is None else f"{rate:.6f}".rstrip("0").rstrip(".")
+
+
 PAGES: dict[Path, Callable[[], str]] = {
     Path("docs/reference/settings.md"): settings_page,
+    Path("docs/reference/models.md"): models_page,
     Path("docs/reference/cli.md"): cli_page,
     Path("docs/reference/library.md"): library_page,
     Path("docs/reference/http.md"): http_page,

@@ -1,4 +1,4 @@
-"""Every setting with its default and its explanation, the levels and prices that settings are made of, and how values
+"""Every setting with its default and its explanation, the levels and models that settings are made of, and how values
 are read and shown."""
 
 from __future__ import annotations
@@ -45,25 +45,6 @@ DEFAULT_LEVELS: tuple[LevelRule, ...] = (
 )
 
 
-Rate = Annotated[float, Meta(ge=0, le=10**9)]
-
-
-class Price(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """US dollars for a million tokens. Without rates for the cache, the input rate is used.
-
-    A request of more than `long_above` tokens costs `long_input` times as much to read and `long_output` times as
-    much to answer, for providers that charge more for long requests.
-    """
-
-    input: Rate
-    output: Rate
-    cache_read: Rate | None = None
-    cache_write: Rate | None = None
-    long_above: Annotated[int, Meta(ge=1, le=10**12)] | None = None
-    long_input: Rate = 1.0
-    long_output: Rate = 1.0
-
-
 class Spending(Struct, frozen=True):
     """What model calls have taken: US dollars, as far as prices are known, and attempts, retries among them."""
 
@@ -107,6 +88,7 @@ RENAMED = {
     "model_window": "summarizer_window",
     "model_input_tokens": "summarizer_input_tokens",
     "model_parallel_calls": "summarizer_parallel_calls",
+    "prices": "models",
 }
 """Former names of settings. They are still read, with a note that names the new one."""
 RENAMED_IN_SESSIONS = {"model": "summarizer", **RENAMED}
@@ -131,6 +113,28 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 Percent = Annotated[float, Meta(ge=0, le=100)]
 LayoutName = Literal["auto", "tail", "record"]
 Dollars = Annotated[float, Meta(ge=0, le=_MOST)]
+Rate = Annotated[float, Meta(ge=0, le=10**9)]
+
+
+class ModelEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What you say about a model; what you leave out is what the built-in table says.
+
+    Prices are US dollars for a million tokens. With `input` the price is wholly yours: without rates for the cache the
+    input rate is used, and without `output` what answers cost is not known. `cache_minutes` is how long an unused
+    prefix stays in the provider's cache. A request of more than `long_above` tokens costs `long_input` times as much
+    to read and `long_output` times as much to answer.
+    """
+
+    window: Tokens | None = None
+    max_output: Tokens | None = None
+    input: Rate | None = None
+    output: Rate | None = None
+    cache_read: Rate | None = None
+    cache_write: Rate | None = None
+    cache_minutes: Annotated[float, Meta(ge=0, le=_YEAR)] | None = None
+    long_above: Tokens | None = None
+    long_input: Rate | None = None
+    long_output: Rate | None = None
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -223,9 +227,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     """What the agent sends beside its messages, such as `system` and `tools`, unchanged. If `summarizer` is the agent's
     own model, the summary request can then reuse the provider's cache of the conversation."""
 
-    prices: dict[str, Price] = {}
-    """Prices that override the built-in table: `[prices."openai/NAME"]` with `input` and `output` in US dollars for a
-    million tokens, and optionally `cache_read` and `cache_write`."""
+    models: dict[str, ModelEntry] = {}
+    """What you know better than the [built-in table](models.md), by a model's name or a pattern with `*`:
+    `[models."my-model"]` with any of `window`, `max_output`, `cache_minutes`, and in US dollars for a million tokens
+    `input`, `output`, `cache_read`, `cache_write`. A whole name comes before a pattern."""
 
     compact_prompt: str | None = None
     """Replaces the prompt for the summarizer; its headings become sections of the record."""
@@ -337,8 +342,8 @@ def expected(name: str) -> str:
     """What a setting accepts, in words."""
     if name == "levels":
         return "rising thresholds between 0 and 1, all above every target, such as soft=0.80:0.40,emergency=0.95:0.15"
-    if name == "prices":
-        return 'prices by model, such as {"openai/NAME": {"input": 0.4, "output": 1.6}}'
+    if name == "models":
+        return 'windows and prices by model, such as {"my-model": {"window": 64000, "input": 0.4, "output": 1.6}}'
     if name == "agent_request":
         return f'a request without {", ".join(sorted(_OURS))}, such as {{"system": "…", "tools": []}}'
     inner, optional = _inspect(name)
@@ -391,6 +396,9 @@ def current_names(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
         _log.warning("%s: this setting is deprecated (from %s). Use %s.", name, origin, RENAMED[name])
     known = {name: value for name, value in values.items() if name not in RETIRED}
     former = {RENAMED[name]: known.pop(name) for name in RENAMED if name in known}
+    for name in former.keys() & known.keys():
+        if isinstance(former[name], Mapping) and isinstance(known[name], Mapping):
+            known[name] = {**former[name], **known[name]}
     return {**former, **known}
 
 
@@ -476,8 +484,8 @@ def _level_rules(raw: Any) -> Any:
     ]
 
 
-def _read_prices(raw: Any) -> dict[str, Price]:
-    return msgspec.convert(msgspec.json.decode(raw) if isinstance(raw, str) else raw, dict[str, Price])
+def _read_models(raw: Any) -> dict[str, ModelEntry]:
+    return msgspec.convert(msgspec.json.decode(raw) if isinstance(raw, str) else raw, dict[str, ModelEntry])
 
 
 def _read_request(raw: Any) -> dict[str, Any]:
@@ -510,7 +518,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "model": partial(_read_model, "model"),
     "summarizer": partial(_read_model, "summarizer"),
     "levels": _read_levels,
-    "prices": _read_prices,
+    "models": _read_models,
     "agent_request": _read_request,
 }
 

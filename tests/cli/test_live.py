@@ -73,7 +73,7 @@ def arguments(provider: Provider, *more: str) -> list[str]:
 
 def environment(**more: str) -> dict[str, str]:
     prices = '{"some": {"input": 1, "output": 2}}'
-    settings = {"SUMMARIZER_WINDOW": "128000", "RETRY_DELAY_SECONDS": "0", "PRICES": prices, "IDLE_SECONDS": "0"}
+    settings = {"SUMMARIZER_WINDOW": "128000", "RETRY_DELAY_SECONDS": "0", "MODELS": prices, "IDLE_SECONDS": "0"}
     own = {f"COMPACTOR_{name}": value for name, value in settings.items()}
     return {**os.environ, "TERM": "xterm", **own, **more}
 

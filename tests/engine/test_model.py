@@ -15,7 +15,7 @@ from context_compactor.engine.request import CompactionRequest
 from context_compactor.engine.result import Compaction
 from context_compactor.errors import BadSetting, ModelDenied, ModelOverflow, ModelStopped, ModelUnavailable
 from context_compactor.library import summarizer_for
-from context_compactor.settings import Price
+from context_compactor.settings import ModelEntry
 from context_compactor.summarize.model import ModelAnswer
 from context_compactor.testing import ScriptedModel
 from context_compactor.tokens.prices import ModelUsage
@@ -199,9 +199,9 @@ def test_attempts_are_limited():
 
 
 def test_a_spend_limit_is_kept_before_it_is_passed():
-    dear = {"scripted": Price(input=1_000.0, output=1_000.0)}
+    dear = {"scripted": ModelEntry(input=1_000.0, output=1_000.0)}
     model = ScriptedModel([GOOD])
-    settings = Settings(spend_limit=0.01, prices=dear)
+    settings = Settings(spend_limit=0.01, models=dear)
     result = compact(DAY, target_tokens=TARGET, summarizer=model, settings=settings)
     assert model.requests == []
     assert "spend_limit" in result.report.reason
@@ -217,7 +217,7 @@ def test_a_spend_limit_without_a_price_means_no_call():
 
 def test_the_report_says_what_each_call_has_cost():
     said = ModelAnswer(text=GOOD, stop="complete", usage=ModelUsage(input=2_000_000, output=1_000_000))
-    settings = Settings(prices={"scripted": Price(input=1.0, output=2.0)})
+    settings = Settings(models={"scripted": ModelEntry(input=1.0, output=2.0)})
     assert told(said, settings=settings).report.model_calls[-1].cost == pytest.approx(4.0)
     assert told(said).report.model_calls[-1].cost is None
 

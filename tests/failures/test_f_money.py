@@ -14,9 +14,9 @@ from context_compactor.dialects.legality import find_violations
 from context_compactor.engine.compact import run_request
 from context_compactor.engine.request import CompactionRequest
 from context_compactor.library import estimating_summarizer, summarizer_for
-from context_compactor.settings import Price
 from context_compactor.summarize.model import ModelAnswer
 from context_compactor.testing import ScriptedModel
+from context_compactor.tokens.models import Price
 from context_compactor.tokens.prices import ModelUsage, price_of
 from tests.dialects.strategies import picture
 from tests.engine import promises

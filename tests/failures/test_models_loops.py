@@ -7,7 +7,7 @@ from msgspec import structs
 
 from context_compactor import Session, Settings, compact
 from context_compactor.sessions.events import Bus
-from context_compactor.settings import Price
+from context_compactor.settings import ModelEntry
 from tests.evaluation.models import echo
 from tests.failures.served import DAY, TARGET, WIRES, assert_digest, body_text, outcomes, says, serving
 from tests.llm.formats import FORMATS, event
@@ -74,8 +74,8 @@ def test_a_spend_limit_ends_the_calls_and_what_was_spent_is_in_the_report():
     )
     with serving(Reply(pieces=[*OPENAI.text("and so on"), OPENAI.end()[0], billed])) as provider:
         name = f"{provider.url}/v1#dear"
-        prices = {name: Price(input=10.0, output=10.0)}
-        limited = Settings(summarizer_window=128_000, prices=prices, spend_limit=0.19)
+        prices = {name: ModelEntry(input=10.0, output=10.0)}
+        limited = Settings(summarizer_window=128_000, models=prices, spend_limit=0.19)
         result = compact(DAY, target_tokens=TARGET, summarizer=name, settings=limited)
         unlimited = compact(
             DAY, target_tokens=TARGET, summarizer=name, settings=structs.replace(limited, spend_limit=None)

@@ -107,6 +107,33 @@ def test_one_line_has_gauge_percent_tokens_forecast_and_last_compaction(tmp_path
 
 
 @pytest.mark.parametrize(
+    ("kept_for", "minutes", "is_free"),
+    [("5m", 4, False), ("5m", 7, True), ("1h", 7, False), ("1h", 75, True), ("", 7, False), ("", 75, True)],
+)
+def test_after_a_pause_in_which_the_provider_has_forgotten_it_a_compaction_is_said_to_be_free(
+    tmp_path, kept_for, minutes, is_free
+):
+    at = datetime(2026, 11, 18, tzinfo=UTC)
+    line = reply(124_000, timestamp=at.isoformat())
+    line["message"]["usage"] |= {"cache_creation": {f"ephemeral_{kept_for}_input_tokens": 9}} if kept_for else {}
+    write(tmp_path, line)
+    status = session_status(sent(tmp_path, used(124_000)), PLAIN, at.timestamp() + 60 * minutes)
+    assert (status.forecast == f"idle {minutes} min: /compact costs nothing extra now") == is_free
+    small = session_status(sent(tmp_path, used(20_000)), PLAIN, at.timestamp() + 60 * minutes)
+    assert "nothing extra" not in small.forecast
+
+
+def test_own_windows_and_cache_lives_of_a_model_are_used(tmp_path):
+    at = datetime(2026, 11, 18, tzinfo=UTC)
+    (tmp_path / ".compactor").mkdir()
+    (tmp_path / ".compactor" / "config.toml").write_text('[models."claude-*"]\nwindow = 150_000\ncache_minutes = 2\n')
+    write(tmp_path, reply(124_000, timestamp=at.isoformat()))
+    status = session_status(sent(tmp_path, used(124_000)), PLAIN, at.timestamp() + 180)
+    assert status.used == "124k of 150k"
+    assert "nothing extra" in status.forecast
+
+
+@pytest.mark.parametrize(
     ("tokens", "head", "next_level"),
     [
         (5_000, "▓░░░░░░░░░ 2% ·", "148k to soft"),

@@ -9,7 +9,7 @@ import pytest
 
 from context_compactor import compact
 from context_compactor.errors import BadSetting, LimitReached, ModelDenied, ModelError, ModelStopped, ModelUnavailable
-from context_compactor.settings import Price, Settings, SharedBudget, Spending
+from context_compactor.settings import ModelEntry, Settings, SharedBudget, Spending
 from context_compactor.summarize.model import Control, ModelAnswer, ModelStep
 from context_compactor.summarize.summarizer import LimitedModel
 from context_compactor.testing import ScriptedModel
@@ -18,13 +18,13 @@ from tests.engine.test_model import SHORT
 from tests.llm.asking import ask, control
 from tests.waiting import PATIENCE
 
-PRICES = {"scripted": Price(input=10.0, output=10.0)}
+PRICES = {"scripted": ModelEntry(input=10.0, output=10.0)}
 ANSWER = ModelAnswer(text="Hello", stop="complete", usage=ModelUsage(input=1_000, output=1_000))  # 2 cents
 
 
 def limited(*answers, before: Spending | None = None, **settings) -> tuple[LimitedModel, ScriptedModel]:
     model = ScriptedModel(answers)
-    all_settings = Settings(**{"retry_delay_seconds": 0.0, "prices": PRICES, **settings})
+    all_settings = Settings(**{"retry_delay_seconds": 0.0, "models": PRICES, **settings})
     return LimitedModel(model, all_settings, len, before), model
 
 
@@ -81,7 +81,7 @@ def test_a_call_that_could_pass_a_limit_is_not_made(settings, before):
 
 @pytest.mark.parametrize("name", ["spend_limit", "session_spend_limit"])
 def test_a_limit_without_a_price_means_no_call(name):
-    model, script = limited(ANSWER, prices={}, **{name: 5.0})
+    model, script = limited(ANSWER, models={}, **{name: 5.0})
     with pytest.raises(LimitReached, match="no known price"):
         model.write(ask(), control())
     assert script.requests == []
@@ -146,7 +146,7 @@ def test_an_interrupted_call_is_paid_for():
         def write(self, request, control):
             raise KeyboardInterrupt
 
-    model = LimitedModel(Interrupted([""]), Settings(prices=PRICES), len)
+    model = LimitedModel(Interrupted([""]), Settings(models=PRICES), len)
     with pytest.raises(KeyboardInterrupt):
         model.write(LARGE, control())
     assert model.spent.dollars >= 0.02

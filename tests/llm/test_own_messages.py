@@ -12,7 +12,7 @@ from context_compactor.engine.request import CompactionRequest
 from context_compactor.engine.result import Compaction
 from context_compactor.errors import BadSetting, ModelDenied, ModelError, ModelStopped
 from context_compactor.library import estimating_summarizer, summarizer_for
-from context_compactor.settings import Price, Settings
+from context_compactor.settings import ModelEntry, Settings
 from context_compactor.summarize.clients.names import describe_model
 from context_compactor.summarize.input import is_agent_model
 from context_compactor.summarize.model import ModelAnswer
@@ -85,10 +85,10 @@ def test_a_window_that_is_too_small_for_all_of_it_is_shown_a_copy():
 
 
 def test_where_the_cache_makes_nothing_cheaper_the_cheaper_way_is_taken():
-    flat = {NAME: Price(input=1.0, output=1.0)}
+    flat = {NAME: ModelEntry(input=1.0, output=1.0)}
     heavy = {"tools": [{"description": "a long description " * 20_000}]}
     model = scripted(GOOD, window=1_000_000)
-    compacted(model, agent_request=heavy, prices=flat)
+    compacted(model, agent_request=heavy, models=flat)
     assert all(request.prefix == () for request in model.requests)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from context_compactor.engine.report import Cache, ModelCall, Report
 from context_compactor.engine.result import agent_cost, break_even
-from context_compactor.settings import Price
+from context_compactor.settings import ModelEntry
 
 MODEL = "openai/agent"
 MILLION = 1_000_000
@@ -21,7 +21,7 @@ def prices(draw):
     whole = draw(rates)
     read = draw(st.one_of(st.none(), st.floats(0, whole)))
     write = draw(st.one_of(st.none(), st.floats(whole, whole * 2)))
-    return Price(input=whole, output=draw(rates), cache_read=read, cache_write=write)
+    return ModelEntry(input=whole, output=draw(rates), cache_read=read, cache_write=write)
 
 
 @st.composite
@@ -104,7 +104,7 @@ def test_nothing_is_negative_and_a_smaller_context_costs_no_more(made, price):
 
 
 def test_the_numbers_of_one_case_by_hand():
-    price = Price(input=3.0, output=15.0, cache_read=0.3, cache_write=3.75)
+    price = ModelEntry(input=3.0, output=15.0, cache_read=0.3, cache_write=3.75)
     cost = agent_cost(report(100_000, 40_000, 10_000, 0.05), MODEL, {MODEL: price})
     assert cost.before == pytest.approx(0.03)
     assert cost.after == pytest.approx(0.012)
@@ -113,13 +113,13 @@ def test_the_numbers_of_one_case_by_hand():
 
 
 def test_without_a_cache_every_request_is_paid_in_full_and_nothing_is_rewritten():
-    cost = agent_cost(report(100_000, 40_000, 0), MODEL, {MODEL: Price(input=2.0, output=8.0)})
+    cost = agent_cost(report(100_000, 40_000, 0), MODEL, {MODEL: ModelEntry(input=2.0, output=8.0)})
     assert (cost.before, cost.after, cost.rewrite) == (pytest.approx(0.2), pytest.approx(0.08), 0.0)
     assert cost.break_even_turns == 0
 
 
 def test_a_request_above_the_makers_limit_for_long_ones_is_counted_as_such():
-    long = Price(input=1.0, output=1.0, cache_read=0.1, long_above=50_000, long_input=2.0)
+    long = ModelEntry(input=1.0, output=1.0, cache_read=0.1, long_above=50_000, long_input=2.0)
     cost = agent_cost(report(100_000, 40_000, 0), MODEL, {MODEL: long})
     assert cost.before == pytest.approx(0.02)
     assert cost.after == pytest.approx(0.004)
@@ -127,7 +127,7 @@ def test_a_request_above_the_makers_limit_for_long_ones_is_counted_as_such():
 
 def test_unknown_means_unknown():
     assert agent_cost(report(100, 40, 0), "openai/nobody-knows") is None
-    cost = agent_cost(report(100, 40, 0, 0.1, None), MODEL, {MODEL: Price(input=1.0, output=1.0)})
+    cost = agent_cost(report(100, 40, 0, 0.1, None), MODEL, {MODEL: ModelEntry(input=1.0, output=1.0)})
     assert (cost.spent, cost.break_even_turns) == (None, None)
     assert "not known" in cost.in_words()
 

@@ -53,7 +53,7 @@ OWN: dict[str, Any] = {
     "summarizer_window": 1_000_000,
     "summarizer_input_tokens": 1_000_000,
     "agent_request": {"n": 100},
-    "prices": {"openai/gpt-5": {"input": 0, "output": 0}},
+    "models": {"openai/gpt-5": {"input": 0, "output": 0}},
 }
 # What the server allows, what is less, and what is more.
 LIMITED: dict[str, tuple[str, Any, Any]] = {

@@ -19,7 +19,7 @@ from context_compactor.sessions.async_session import AsyncSession
 from context_compactor.sessions.session import Session
 from context_compactor.sessions.state import CircuitBreaker, WorkClaim, read_session_state
 from context_compactor.sessions.summaries import PRESUMMARY
-from context_compactor.settings import Price, Settings
+from context_compactor.settings import ModelEntry, Settings
 from context_compactor.store.sqlite import SqliteStore
 from context_compactor.summarize.model import ModelAnswer
 from context_compactor.testing import ScriptedModel
@@ -433,7 +433,7 @@ def test_what_it_costs_counts_for_the_limits_of_the_session():
     limits = Settings(
         idle_seconds=0,
         promote_to_memory=False,
-        prices={"scripted": Price(input=10.0, output=10.0)},
+        models={"scripted": ModelEntry(input=10.0, output=10.0)},
         session_spend_limit=1.0,
     )
     model = ScriptedModel([told])

@@ -6,14 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 from context_compactor.sessions.session import Session
 from context_compactor.sessions.state import read_session_state
-from context_compactor.settings import Price
+from context_compactor.settings import ModelEntry
 from context_compactor.testing import ScriptedModel
 from tests.sessions.telling import FIRST, PLAIN, Slow, opened, steps
 from tests.waiting import PATIENCE
 
 SETTINGS = {
     "automatic": False, "idle_seconds": 0.0, "summarizer_input_tokens": 50_000, "retry_attempts": 1,
-    "prices": {"scripted": Price(input=10.0, output=10.0)},
+    "models": {"scripted": ModelEntry(input=10.0, output=10.0)},
 }  # fmt: skip
 
 

@@ -7,21 +7,21 @@ import pytest
 from context_compactor import Session, Settings
 from context_compactor.errors import ModelStopped, ModelUnavailable
 from context_compactor.sessions.state import read_session_state
-from context_compactor.settings import Price, Spending
+from context_compactor.settings import ModelEntry, Spending
 from context_compactor.summarize.model import ModelAnswer
 from context_compactor.testing import ScriptedModel
 from context_compactor.tokens.prices import ModelUsage
 from tests.engine.test_model import SHORT
 from tests.summarize.scenes import GOOD
 
-PRICES = {"scripted": Price(input=10.0, output=10.0)}
+PRICES = {"scripted": ModelEntry(input=10.0, output=10.0)}
 ANSWER = ModelAnswer(text=GOOD, stop="complete", usage=ModelUsage(input=1_000, output=1_000))  # 2 cents
 
 
 def opened(tmp_path, *answers, said: list | None = None, **settings):
     """The session `s` with a scripted model; `said` hears its events."""
     all_settings = Settings(
-        **{"automatic": False, "idle_seconds": 0.0, "retry_delay_seconds": 0.0, "prices": PRICES, **settings}
+        **{"automatic": False, "idle_seconds": 0.0, "retry_delay_seconds": 0.0, "models": PRICES, **settings}
     )
     model, store = ScriptedModel(answers or [ANSWER]), f"sqlite:///{tmp_path}/s.db"
     session = Session.open("s", window=10_000, store=store, settings=all_settings, summarizer=model)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from context_compactor.cli.show import show_session
-from context_compactor.settings import Price
+from context_compactor.settings import ModelEntry
 from context_compactor.summarize.model import ModelAnswer
 from context_compactor.testing import ScriptedModel
 from context_compactor.tokens.prices import ModelUsage
@@ -16,14 +16,14 @@ from tests.sessions.telling import PLAIN, Slow, opened
 from tests.sessions.test_ahead import begun, state_of
 from tests.waiting import PATIENCE
 
-PRICES = {"scripted": Price(input=10.0, output=10.0)}
+PRICES = {"scripted": ModelEntry(input=10.0, output=10.0)}
 PAID = ModelAnswer(text=PLAIN, stop="complete", usage=ModelUsage(input=10_000, output=500))
 REFUSED = ModelAnswer(text="No.", stop="complete", usage=PAID.usage)
 
 
 @pytest.mark.parametrize("answer", [PAID, REFUSED], ids=["not used", "refused"])
 def test_what_was_told_ahead_and_not_used_is_in_the_report_all_the_same(answer):
-    with begun(ScriptedModel([answer]), prices=PRICES) as session:
+    with begun(ScriptedModel([answer]), models=PRICES) as session:
         session.prepare()
         report = session.compact(focus="cookies")
         assert report.spent_on_models == pytest.approx(state_of(session).spent.dollars) != 0
@@ -34,7 +34,7 @@ def test_what_was_told_ahead_and_not_used_is_in_the_report_all_the_same(answer):
 
 def test_what_was_ended_ahead_is_in_the_report_as_a_sum():
     model = Slow(PAID)
-    with begun(model, prices=PRICES) as session, ThreadPoolExecutor(1) as pool:
+    with begun(model, models=PRICES) as session, ThreadPoolExecutor(1) as pool:
         ahead = pool.submit(session.prepare)
         assert model.begun.wait(PATIENCE)
         session.cancel()
@@ -47,7 +47,7 @@ def test_what_was_ended_ahead_is_in_the_report_as_a_sum():
 
 def test_a_refusal_because_of_somebody_else_has_its_calls(tmp_path: Path):
     model = Slow(PAID)
-    with begun(model, tmp_path, automatic=False, prices=PRICES) as session, opened(None, tmp_path) as other:
+    with begun(model, tmp_path, automatic=False, models=PRICES) as session, opened(None, tmp_path) as other:
         with ThreadPoolExecutor(1) as pool:
             made = pool.submit(session.compact, level="soft")
             assert model.begun.wait(PATIENCE)
@@ -59,7 +59,7 @@ def test_a_refusal_because_of_somebody_else_has_its_calls(tmp_path: Path):
 
 
 def test_a_stored_session_shows_what_its_models_have_taken(tmp_path: Path, capsys):
-    with begun(ScriptedModel([PAID]), tmp_path, prices=PRICES) as session:
+    with begun(ScriptedModel([PAID]), tmp_path, models=PRICES) as session:
         session.compact(level="soft")
         spent = session.totals().spent
     show_session("run", None, f"sqlite:///{tmp_path / 'sessions.db'}", as_json=False)

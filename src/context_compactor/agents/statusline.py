@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 
 LEVELS = (("soft", 0.80), ("aggressive", 0.85), ("emergency", 0.95))
-_SETTING_NAMES = ("enabled", "window", "reserve_output_tokens", "levels")
+_SETTING_NAMES = ("enabled", "window", "reserve_output_tokens", "levels", "models")
+# Below this share of the budget a compaction would bring little, even for nothing.
+_WORTH_IT = 0.40
+# How long an unused prefix of Claude's stays in its provider's cache, in minutes; where a log does not say, the longer.
+_SHORT_CACHE, _LONG_CACHE = 5.0, 60.0
 # Claude Code takes nothing outside of these for CLAUDE_CODE_AUTO_COMPACT_WINDOW.
 _LEAST_WINDOW, _MOST_WINDOW = 100_000, 1_000_000
 
@@ -30,7 +34,16 @@ class WindowLimits:
         self.levels: tuple[tuple[str, float], ...] = LEVELS
         self.reserve: int | None = None
         self.window: int | None = None
+        self.models: Mapping[str, Any] = {}
         self.problem = ""
+
+    def of_model(self, model: object, name: str) -> Any:
+        """What the settings say about this model, or None."""
+        if not self.models or not isinstance(model, str):
+            return None
+        from context_compactor.tokens.models import own_entry
+
+        return getattr(own_entry(model, self.models), name, None)
 
     def budget(self, window: int) -> int:
         """What a context may use of a window: all but the room for the answer."""
@@ -49,7 +62,7 @@ def read_limits(root: str, env: Mapping[str, str]) -> WindowLimits:
 
 def usable_window(limits: WindowLimits, reported: int, model: object, seen: int, env: Mapping[str, str]) -> int:
     """The tokens that fit: a setting wins over what the agent reports, and the agent may be set to use less."""
-    window = limits.window or reported
+    window = limits.window or limits.of_model(model, "window") or reported
     if not window:
         from context_compactor.tokens.models import window_for
 
@@ -77,6 +90,7 @@ def _load_settings(limits: WindowLimits, config: str, env: Mapping[str, str]) ->
         limits.levels, limits.problem = (), "settings cannot be read, see compactor config"
         return
     limits.window, limits.reserve = settings.window, settings.reserve_output_tokens
+    limits.models = settings.models
     limits.levels = tuple((str(rule.level), rule.threshold) for rule in settings.levels)
     if not settings.enabled:
         limits.levels, limits.problem = (), "compactor is off"
@@ -111,11 +125,16 @@ class LastCompaction:
 
 
 class TranscriptTail:
-    """`totals` are the tokens in the window at each answer since the last compaction, the newest first."""
+    """`totals` are the tokens in the window at each answer since the last compaction, the newest first.
+
+    `answered_at` is when the newest came, `cache_minutes` how long what it has cached is kept.
+    """
 
     def __init__(self, totals: list[int], compaction: LastCompaction | None = None) -> None:
         self.totals = totals
         self.compaction = compaction
+        self.answered_at = ""
+        self.cache_minutes = _LONG_CACHE
 
     @property
     def growth(self) -> int | None:
@@ -133,15 +152,24 @@ def read_tail(path: str) -> TranscriptTail:
     boundary, since = _last_boundary(text)
     totals: list[int] = []
     newest = ""
+    last: dict[str, Any] = {}
     for raw in _lines_backwards(text, since):
         line = _parse_line(raw) if _USAGE in raw else {}
         tokens, reply = _reply_total(line), _text(_part(line, "message"), "id")
         if tokens and not (reply and reply == newest):  # a reply is logged as several lines
             totals.append(tokens)
             newest = reply
+            last = last or line
         if len(totals) > _FORECAST_TURNS:
             break
-    return TranscriptTail(totals, LastCompaction(boundary, _first_total(text, since)) if boundary else None)
+    tail = TranscriptTail(totals, LastCompaction(boundary, _first_total(text, since)) if boundary else None)
+    tail.answered_at = _text(last, "timestamp")
+    written = _part(_part(_part(last, "message"), "usage"), "cache_creation")
+    if token_count(written.get("ephemeral_5m_input_tokens")) and not token_count(
+        written.get("ephemeral_1h_input_tokens")
+    ):
+        tail.cache_minutes = _SHORT_CACHE
+    return tail
 
 
 def _last_boundary(text: bytes) -> tuple[dict[str, Any], int]:
@@ -244,8 +272,26 @@ def session_status(call: dict[str, Any], env: Mapping[str, str], now: float) -> 
         return _waiting_status(tail, now)
     limits = read_limits(project_root(_text(workspace, "project_dir") or _text(call, "cwd"), env), env)
     reported = token_count(reported_window.get("context_window_size"))
-    window = usable_window(limits, reported, _part(call, "model").get("id"), tokens, env)
-    return _window_status(tokens, window, limits, tail, now)
+    model = _part(call, "model").get("id")
+    window = usable_window(limits, reported, model, tokens, env)
+    status = _window_status(tokens, window, limits, tail, now)
+    if limits.levels and tokens >= _WORTH_IT * limits.budget(window):
+        status.forecast = _free_compaction(model, limits, tail, now) or status.forecast
+    return status
+
+
+def _free_compaction(model: object, limits: WindowLimits, tail: TranscriptTail, now: float) -> str:
+    """That the provider has forgotten the conversation, so that a compaction costs nothing extra; "" when it has not.
+
+    Known for Claude alone: how long others keep what they have cached is not in this log.
+    """
+    minutes = _minutes_since(tail.answered_at, now)
+    life = limits.of_model(model, "cache_minutes")
+    if life is None:
+        life = tail.cache_minutes if isinstance(model, str) and "claude" in model else None
+    if minutes is None or life is None or minutes <= life:
+        return ""
+    return f"idle {_duration(minutes)}: /compact costs nothing extra now"
 
 
 def _window_status(tokens: int, window: int, limits: WindowLimits, tail: TranscriptTail, now: float) -> Status:
@@ -297,17 +343,25 @@ def _compacted(compaction: LastCompaction, now: float) -> tuple[str, str]:
 
 
 def _ago(stamp: str, now: float) -> str:
+    minutes = _minutes_since(stamp, now)
+    if minutes is None:
+        return "before"
+    return "just now" if minutes < 1 else f"{_duration(minutes)} ago"
+
+
+def _minutes_since(stamp: str, now: float) -> int | None:
     from datetime import datetime
 
     try:
-        minutes = int(now - datetime.fromisoformat(stamp).timestamp()) // 60
+        return int(now - datetime.fromisoformat(stamp).timestamp()) // 60
     except (ValueError, OverflowError, OSError):
-        return "before"
-    if minutes < 1:
-        return "just now"
+        return None
+
+
+def _duration(minutes: int) -> str:
     if minutes < 120:
-        return f"{minutes} min ago"
-    return f"{minutes // 60} h ago" if minutes < 48 * 60 else f"{minutes // (24 * 60)} days ago"
+        return f"{minutes} min"
+    return f"{minutes // 60} h" if minutes < 48 * 60 else f"{minutes // (24 * 60)} days"
 
 
 def _short(tokens: int) -> str:

@@ -39,6 +39,7 @@ from context_compactor.sessions.state import read_session_state
 from context_compactor.sessions.sync import append_transcript
 from context_compactor.settings import Settings
 from context_compactor.tokens.models import window_for
+from context_compactor.tokens.overflow import learned_limit
 
 
 class SharedHistory(Struct, frozen=True):
@@ -215,7 +216,9 @@ def open_agent_session(
     In a `store` that is open it belongs to no project: the logs there may be of any.
     """
     seen = max((usage.prompt for usage in transcript.usages.values()), default=0)
-    window = window_for(transcript.model or settings.model, settings.window, transcript.window, transcript.source, seen)
+    model, reported, source = transcript.model or settings.model, transcript.window, transcript.source
+    limit = learned_limit(transcript.errors)
+    window = window_for(model, settings.window, reported, source, seen, settings.models, limit)
     return open_core(
         name,
         window=window.tokens,

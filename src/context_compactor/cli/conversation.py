@@ -19,6 +19,7 @@ from context_compactor.text import parse_target
 from context_compactor.tokens.budget import Anchor, Budget, Usage, budget_for, measure
 from context_compactor.tokens.counting import MessageCounter, counter_for
 from context_compactor.tokens.models import Window, request_bytes_for, window_for
+from context_compactor.tokens.overflow import learned_limit
 
 if TYPE_CHECKING:
     from context_compactor.summarize.summarizer import ModelSummarizer
@@ -96,7 +97,9 @@ def open_conversation(
 def conversation_of(transcript: Transcript, settings: Settings) -> TranscriptInput:
     """Settle a transcript's window, its counter and what stands in front of its messages."""
     seen = max((usage.prompt for usage in transcript.usages.values()), default=0)
-    found = window_for(transcript.model, settings.window, transcript.window, transcript.source, seen)
+    model, reported, source = transcript.model, transcript.window, transcript.source
+    limit = learned_limit(transcript.errors)
+    found = window_for(model, settings.window, reported, source, seen, settings.models, limit)
     counter = MessageCounter(counter_for(transcript.model), transcript.dialect)
     messages = find_dialect(transcript.dialect, transcript.messages).parse(transcript.messages)
     overhead = settings.overhead_tokens + _in_front(transcript, counter)

@@ -129,12 +129,16 @@ _CACHED_OF_PROMPT = (
 
 
 class ReportedUsage(Struct, frozen=True):
-    """Tokens of one request and its reply. `input` is what was neither read from nor written to a cache."""
+    """Tokens of one request and its reply. `input` is what was neither read from nor written to a cache.
+
+    `cache_write_hour` is the part of `cache_write` that is kept for an hour, where the provider reports that.
+    """
 
     input: int
     cache_write: int = 0
     cache_read: int = 0
     output: int = 0
+    cache_write_hour: int = 0
 
     @property
     def prompt(self) -> int:
@@ -169,6 +173,7 @@ def read_usage(value: object) -> ReportedUsage | None:
         cache_write=read("cache_write", "cacheWrite", "cache_creation_input_tokens", "cacheWriteInputTokens"),
         cache_read=read("cache_read", "cacheRead", "cache_read_input_tokens", "cacheReadInputTokens") + cached,
         output=written + thoughts,
+        cache_write_hour=read("cache_write_hour") or read.kept_for_an_hour(),
     )
     return usage if read.is_sound and usage.input >= 0 and usage.prompt > 0 else None
 
@@ -187,6 +192,11 @@ class _UsageReader:
             if isinstance(details, Mapping) and (cached := self._count(details, _CACHED_OF_PROMPT)):
                 return cached
         return 0
+
+    def kept_for_an_hour(self) -> int:
+        """Tokens that Anthropic has written to its cache for an hour, and not for five minutes."""
+        details = self.record.get("cache_creation")
+        return self._count(details, ("ephemeral_1h_input_tokens",)) if isinstance(details, Mapping) else 0
 
     def _count(self, record: Mapping[str, Any], names: tuple[str, ...]) -> int:
         value = next((record[name] for name in names if record.get(name) is not None), 0)

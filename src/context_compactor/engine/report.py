@@ -104,10 +104,16 @@ class Cost(Struct, frozen=True):
     """What the calls of the summarizing model have cost; None when that is not known."""
     break_even_turns: int | None = None
     """Requests until the costs are saved again; None when never, or when unknown."""
+    note: str = ""
+    """That the provider's cache had expired, so that nothing was lost by rewriting; else empty."""
 
     def in_words(self) -> str:
         """All of it in one line."""
         each = f"{dollars(self.before)} → {dollars(self.after)} for the context in each request"
+        if self.note:
+            each = f"{each}; {self.note}"
+        if self.note and self.break_even_turns == 0:
+            return each
         if self.break_even_turns is not None:
             return f"{each}; paid back after {self.break_even_turns:,} requests"
         return f"{each}; when it is paid back is not known" if self.spent is None else f"{each}; never paid back"

@@ -31,7 +31,7 @@ from context_compactor.tokens.budget import (
     with_token_limit,
 )
 from context_compactor.tokens.counting import MessageCounter, message_counter_for
-from context_compactor.tokens.models import request_bytes_for, window_for
+from context_compactor.tokens.models import PromptCache, request_bytes_for, window_for
 from context_compactor.tracing import traced
 
 if TYPE_CHECKING:
@@ -84,6 +84,10 @@ class CompactionRequest(Struct, frozen=True):
     """What is really sent, when that is more than the messages that are to be compacted."""
     tier_overrides: dict[int, Tier] | None = None
     """What the user has decided about turns; None for what a session knows of it."""
+    cache: PromptCache = PromptCache()
+    """What is known of the provider's cache of this conversation."""
+    largest_prompt: int = 0
+    """The largest prompt that the provider has accepted: its window is no smaller."""
 
     @property
     def is_free(self) -> bool:
@@ -113,7 +117,8 @@ def request_budget(request: CompactionRequest, dialect_name: str, margin: float,
     """The budget of the agent's model."""
     settings = request.settings
     override = request.window if request.window is not None else settings.window
-    window = window_for(request.model, override, reported)
+    seen = request.largest_prompt
+    window = window_for(request.model, override, reported, seen=seen, entries=settings.models)
     size = request_bytes_for(request.model, dialect_name, settings.max_request_bytes)
     return budget_for(window, settings.output_reserve(window.tokens), margin, size)
 

@@ -56,10 +56,11 @@ from context_compactor.facts.kinds import Voice
 from context_compactor.facts.outputs import leading_words, mentions_error, mentions_failure
 from context_compactor.json_values import copy_containers
 from context_compactor.protocols import TokenCounter
-from context_compactor.settings import Price
+from context_compactor.settings import ModelEntry
 from context_compactor.text import flat_text
 from context_compactor.tokens.budget import Usage
 from context_compactor.tokens.counting import MessageCounter, message_bytes
+from context_compactor.tokens.models import PromptCache
 from context_compactor.tokens.prices import ModelUsage, call_cost, price_of
 
 
@@ -163,7 +164,8 @@ def finish(result: CompactionResult) -> Compaction:
     """What the caller gets: the new context, or the old one where the new one is not used."""
     run, report = result.run, result.report
     if run.request.model is not None and report.changed:
-        report = structs.replace(report, cost=agent_cost(report, run.request.model, run.request.settings.prices))
+        entries = run.request.settings.models
+        report = structs.replace(report, cost=agent_cost(report, run.request.model, entries, run.request.cache))
     if not report.changed:
         return _unchanged(run, report, result.decisions)
     return Compaction(
@@ -522,21 +524,28 @@ def recovery_instructions(archive: Archive, written: WrittenContext) -> tuple[st
 
 # No agent makes so many requests with one context.
 _NEVER = 1_000_000
+_WARM = PromptCache()
 
 
-def agent_cost(report: Report, model: str, prices: Mapping[str, Price] | None = None) -> Cost | None:
-    """The bill of an agent that works with this model; None when the model's price is not known."""
-    if price_of(model, prices) is None:
+def agent_cost(
+    report: Report, model: str, entries: Mapping[str, ModelEntry] | None = None, cache: PromptCache = _WARM
+) -> Cost | None:
+    """The bill of an agent that works with this model; None when the model's price is not known.
+
+    When the cache has expired, the next request would write the whole old context to it: the new one is no more.
+    """
+    if price_of(model, entries) is None:
         return None
 
     def cost(kept: int, new: int = 0) -> float:
-        return call_cost(ModelUsage(cache_read=kept, cache_write=new), model, prices) or 0.0
+        return call_cost(ModelUsage(cache_read=kept, cache_write=new), model, entries, cache.seconds) or 0.0
 
     kept = min(report.cache.prefix_tokens_kept, report.tokens_after)
     before, after = cost(report.tokens_before), cost(report.tokens_after)
-    rewrite = max(cost(kept, report.tokens_after - kept) - after, 0.0)
+    rewrite = 0.0 if cache.is_cold else max(cost(kept, report.tokens_after - kept) - after, 0.0)
     spent = report.spent_on_models
-    return Cost(before, after, rewrite, spent, None if spent is None else break_even(before, after, rewrite + spent))
+    turns = None if spent is None else break_even(before, after, rewrite + spent)
+    return Cost(before, after, rewrite, spent, turns, cache.in_words() if cache.is_cold else "")
 
 
 def break_even(before: float, after: float, once: float) -> int | None:

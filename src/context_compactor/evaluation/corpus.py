@@ -22,7 +22,8 @@ class RecordedCompaction(Struct, frozen=True):
 
 
 class RecordedConversation(Struct, frozen=True):
-    """One recorded conversation. `usages` holds what the provider billed, by message index."""
+    """One recorded conversation. `usages` holds what the provider billed, by message index, `times` when each was
+    written, in UTC."""
 
     id: str
     source: str
@@ -31,6 +32,7 @@ class RecordedConversation(Struct, frozen=True):
     messages: list[RawMessage]
     events: tuple[RecordedCompaction, ...] = ()
     usages: dict[int, dict[str, int]] = {}
+    times: dict[int, str] = {}
 
 
 def default_corpus() -> Path:

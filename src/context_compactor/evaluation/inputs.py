@@ -165,6 +165,7 @@ def conversation_of(transcript: Transcript, path: str, number: int = 1) -> Gathe
         messages=chat.messages if chat else transcript.messages,
         events=tuple(RecordedCompaction(place(past.at), past.summary, past.trigger) for past in transcript.compactions),
         usages={place(index): msgspec.to_builtins(usage) for index, usage in transcript.usages.items()},
+        times={place(index): at for index, at in transcript.times.items()},
     )
     return GatheredConversation(conversation, transcript, text_of(transcript.system))
 

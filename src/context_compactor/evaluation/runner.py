@@ -39,7 +39,7 @@ from context_compactor.evaluation.methods import (
 )
 from context_compactor.evaluation.output import ProgressListener, count
 from context_compactor.evaluation.pool import spread
-from context_compactor.evaluation.replay import EVERY_TURN, ReplayResult, replay
+from context_compactor.evaluation.replay import EVERY_TURN, Rates, ReplayResult, rates_of, replay
 from context_compactor.evaluation.results import (
     Evaluation,
     Inputs,
@@ -110,7 +110,7 @@ def evaluate_conversation(
         real=sum(sample.cut.group == REAL for sample in samples),
         scores=scores,
         losses=sum_losses(lost),
-        bills=list(_bills(conversation, plan.replayed)),
+        bills=list(_bills(conversation, plan.replayed, rates_of(gathered.transcript.model))),
         errors=count_errors(gathered.transcript, conversation.source),
     )
 
@@ -133,10 +133,12 @@ def _run(
     return MethodScore(method, found.score, instructions), found.kept
 
 
-def _bills(conversation: RecordedConversation, methods: Sequence[str]) -> Iterator[tuple[str, ReplayResult]]:
+def _bills(
+    conversation: RecordedConversation, methods: Sequence[str], rates: Rates
+) -> Iterator[tuple[str, ReplayResult]]:
     for method in methods:
         try:
-            bill = replay(conversation, method)
+            bill = replay(conversation, method, rates=rates)
         except BadMethod:
             raise
         except CompactorError:

@@ -34,12 +34,12 @@ SERVER_ONLY_SETTINGS = frozenset(
         "archive_dir",
         "compact_prompt_file",
         "retention_days",
-        # They say who writes summaries, what is sent there, and what is counted as its price.
+        # They say who writes summaries, what is sent there, and what is taken as its price.
         "summarizer",
         "summarizer_window",
         "summarizer_input_tokens",
         "agent_request",
-        "prices",
+        "models",
     }
 )
 LIMIT_SETTINGS = frozenset(

@@ -49,8 +49,11 @@ from context_compactor.tokens.budget import (
     with_token_limit,
 )
 from context_compactor.tokens.counting import MessageCounter, message_bytes
+from context_compactor.tokens.models import PromptCache
 
 RETRY_SECONDS = 60.0
+# No provider's cache forgets sooner.
+_SHORTEST_CACHE = 60.0
 # A level that could not be left fires again when the context has grown by so much.
 _GROWTH_TO_RETRY = 1.05
 # How much fuller than its threshold the context may get while a soft compaction waits for a task boundary.
@@ -77,11 +80,14 @@ class AppendOutcome(Struct, frozen=True):
     tokens: int = 0
     share: float = 0.0
     fired: str = ""
+    expired_cache: PromptCache | None = None
+    """The provider's cache, when it has expired and a compaction is worth suggesting for that."""
 
     @property
     def is_quiet(self) -> bool:
         """Whether nothing follows from it: there is no event to emit, and nothing to do now."""
         has_event = self.is_plateau or self.is_extraction_due or any(job.kind != "idle" for job in self.jobs)
+        has_event = has_event or self.expired_cache is not None
         return self.trigger is None and not self.suggestions and not has_event
 
 
@@ -107,6 +113,7 @@ def check_thresholds(
     boundary, is_waiting = _wait(core, trigger, now, now.share - state.share, boundary)
     counters, suggestions = _counters(core, state).observe(state.gauge.tool_results, len(state.gauge.files))
     plateau, is_plateau = state.plateau.observe(now.share)
+    expired = _expired_cache(core, state, now) if trigger is None or is_waiting else None
     state = structs.replace(
         state,
         share=now.share,
@@ -116,8 +123,22 @@ def check_thresholds(
         is_waiting=is_waiting,
         counters=counters,
         plateau=plateau,
+        is_cold_said=state.is_cold_said or expired is not None,
     )
-    return state, AppendOutcome(trigger, is_crossing, boundary, is_waiting, suggestions, is_plateau)
+    return state, AppendOutcome(
+        trigger, is_crossing, boundary, is_waiting, suggestions, is_plateau, expired_cache=expired
+    )
+
+
+def _expired_cache(core: Core, state: SessionState, now: TriggerState) -> PromptCache | None:
+    """The provider's cache when it has expired since the last reply and that was not said yet.
+
+    Below the first target a compaction would bring nothing.
+    """
+    if state.is_cold_said or core.seconds() - state.answered_at < _SHORTEST_CACHE or now.share < now.levels[0].target:
+        return None
+    found = core.prompt_cache(state)
+    return found if found.is_cold else None
 
 
 def is_wanted(core: Core, outcome: AppendOutcome) -> bool:
@@ -376,7 +397,7 @@ def _write(
     whole, ready = ready, _without(ready, repeated)
     after = add_messages(gauge, ready.messages, counter, ready.tokens, ready.sizes)
     answered = _answered(gauge, ready) if reported else 0
-    state = _calibrate(state, gauge, after, answered, reported)
+    state = _note_reply(core, _calibrate(state, gauge, after, answered, reported), whole, reported)
     state = structs.replace(state, gauge=structs.replace(state.gauge, head=head, view=row.view))
     state = _remind(core, whole, state, first - 1)
     state = _shorten(core, ready.cuts, state, first)
@@ -529,6 +550,24 @@ def _calibrate(
     calibration = state.calibration.learn(before.tokens, reported.prompt)
     anchored = structs.replace(after, anchor=(reported.total, answered))
     return structs.replace(state, gauge=anchored, calibration=calibration, replaced=ReplacedContext())
+
+
+def _note_reply(core: Core, state: SessionState, ready: ReadyMessages, reported: ReportedUsage | None) -> SessionState:
+    """The state after a reply: when it came, and how long the provider keeps what it has cached for it.
+
+    A prompt that is larger than the window was thought to be shows that it is not so small.
+    """
+    replies = [at for at, message in enumerate(ready.messages) if message.role == "assistant"]
+    if not replies:
+        return state
+    is_window_set = (core.profile.window or core.settings.window) is not None
+    if reported is not None and not is_window_set and reported.prompt > core.budget(ready.counter).window.tokens:
+        core.save_profile(structs.replace(core.profile, largest_prompt=reported.prompt))
+    at = datetime.fromisoformat(ready.times[replies[-1]]).timestamp() if ready.times else core.seconds()
+    is_hour_cache = state.is_hour_cache
+    if reported is not None and reported.cache_write:
+        is_hour_cache = reported.cache_write_hour > 0
+    return structs.replace(state, answered_at=at, is_hour_cache=is_hour_cache, is_cold_said=False)
 
 
 def _reported(usage: object) -> ReportedUsage | None:

@@ -68,6 +68,10 @@ def _respond(core: Core, outcome: AppendOutcome) -> Report | None:
         core.emit("compaction.suggested", reason=str(suggestion), count=suggestion.count, counter=suggestion.counter)
     if outcome.is_extraction_due and core.schedule is None:
         prepare_compaction(core, fewest=1)
+    if outcome.expired_cache is not None:
+        expired = outcome.expired_cache
+        idle = round(expired.idle_seconds or 0)
+        core.emit("compaction.suggested", reason=expired.in_words(), idle_seconds=idle, cache_seconds=expired.seconds)
     if outcome.is_plateau:
         core.emit("compaction.suggested", reason="usage stays near the limit, and nothing brings it down")
     is_queued = is_left_to_jobs(core, outcome)

@@ -176,7 +176,7 @@ def _with_reason(report: Report, why: str, more: str) -> Report:
 def _with_context(
     core: Core, ask: CompactionRequest, context: SessionContext, counter: MessageCounter
 ) -> CompactionRequest:
-    """The request with what is known of its context: what is sent beside the conversation, and the user's tiers.
+    """The request with what is known of its context: what is sent beside it, the user's tiers, the provider's cache.
 
     Remembered things are sent beside it, and what only the provider counts.
     """
@@ -187,7 +187,8 @@ def _with_context(
     hidden = max(0, round(state.calibration.offset)) if state.calibration.replies else 0
     overhead = beside + max(ask.settings.overhead_tokens, hidden)
     settings = structs.replace(ask.settings, overhead_tokens=overhead)
-    return structs.replace(ask, settings=settings, sent=tuple(context.raws), tier_overrides=tiers)
+    sent, prompt_cache = tuple(context.raws), core.prompt_cache(state)
+    return structs.replace(ask, settings=settings, sent=sent, tier_overrides=tiers, cache=prompt_cache)
 
 
 def _note_no_gain(core: Core, report: Report) -> None:

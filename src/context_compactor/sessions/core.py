@@ -41,11 +41,13 @@ from context_compactor.store.rows import SessionRow, timestamp
 from context_compactor.summarize.model import Control
 from context_compactor.tokens.budget import Budget
 from context_compactor.tokens.counting import MessageCounter
+from context_compactor.tokens.models import PromptCache, cache_seconds_for
 
 WorkKind = Literal["compaction", "preparation"]
 # A model that does not listen to its cancel is left behind; its thread ends with the program.
 _MAX_CLOSE_SECONDS = 5.0
 _POLL_SECONDS = 0.05
+_HOUR = 3_600
 
 
 class RunningWork:
@@ -255,7 +257,20 @@ class Core:
 
     def ask(self, **more: Any) -> CompactionRequest:
         """A request to compact, with what is the same for all of them."""
-        return CompactionRequest(window=self.profile.window, settings=self.settings, model=self.model, **more)
+        return CompactionRequest(
+            window=self.profile.window,
+            settings=self.settings,
+            model=self.model,
+            largest_prompt=self.profile.largest_prompt,
+            **more,
+        )
+
+    def prompt_cache(self, state: SessionState) -> PromptCache:
+        """What is known of the provider's cache of the conversation."""
+        seconds = cache_seconds_for(self.model, self.settings.models)
+        if state.is_hour_cache:
+            seconds = max(seconds or 0, _HOUR)
+        return PromptCache(self.seconds() - state.answered_at if state.answered_at else None, seconds)
 
     def summarizer(self) -> ModelSummarizer | None:
         """Who summarizes with the model of the settings; opened once, when it is first needed."""

@@ -257,6 +257,7 @@ def _continue(core: Core, stored: Profile, own: Profile, settings: Settings | No
         model=own.model or stored.model,
         owner=stored.owner or ("" if own.owner.startswith(OS_USER) else own.owner),
         settings=own.settings if settings else stored.settings,
+        largest_prompt=stored.largest_prompt if own.model in (None, stored.model) else 0,
     )
     if settings is None and stored.settings:
         core.settings = load_settings(stored.settings).settings

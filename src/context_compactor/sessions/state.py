@@ -106,6 +106,7 @@ class Profile(Struct, frozen=True, kw_only=True):
 
     `owner` is who its lessons belong to; without one it neither teaches nor learns. A dialect that `is_dialect_named`
     by the caller is the one to read any message in; else it was found, and messages of another one are refused.
+    `largest_prompt` is the largest that the provider has accepted, where that is more than the window it was known for.
     """
 
     window: int | None = None
@@ -114,6 +115,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     model: str | None = None
     owner: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
+    largest_prompt: int = 0
 
 
 class TokenGauge(Struct, frozen=True, kw_only=True):
@@ -163,8 +165,9 @@ class SessionState(Struct, frozen=True, kw_only=True):
     `presummary` is the hash of a summary that a model wrote ahead of a compaction, `presummary_claim` who is writing
     one, `presummary_spent` and `presummary_calls` what that has cost since the last compaction; `summarizer_failures`
     is what went wrong with models lately; `tiers` are those that the user has set, by turn; `last_message` is the hash
-    of the message that was appended last. Some are stored under names
-    that older versions gave them.
+    of the message that was appended last. `answered_at` is when the last reply came, in seconds, `is_hour_cache` says
+    that the provider keeps what it caches for an hour, `is_cold_said` that it was said that the cache has expired
+    since. Some are stored under names that older versions gave them.
     """
 
     gauge: TokenGauge = TokenGauge()
@@ -194,6 +197,9 @@ class SessionState(Struct, frozen=True, kw_only=True):
     tiers: dict[int, TierChoice] = field(default_factory=dict, name="steers")
     notes: dict[str, Any] = field(default_factory=dict)
     last_message: str = ""
+    answered_at: float = 0.0
+    is_hour_cache: bool = False
+    is_cold_said: bool = False
 
 
 def read_profile(stored: bytes) -> Profile:

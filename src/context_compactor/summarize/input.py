@@ -20,7 +20,7 @@ from context_compactor.engine.result import CompactionResult
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.utterances import agent_utterances, user_utterances
 from context_compactor.protocols import Model
-from context_compactor.settings import Level, Price, Settings
+from context_compactor.settings import Level, ModelEntry, Settings
 from context_compactor.summarize.evidence import Objection
 from context_compactor.summarize.language import language_of
 from context_compactor.summarize.merge import summary_tokens
@@ -51,7 +51,7 @@ _LEAST_TOKENS = 300
 class SummaryLimits(Struct, frozen=True):
     """What one summary may take: its own tokens, those of each request, calls at once and altogether.
 
-    Without `chunk_tokens` the model is shown as much at once as its window takes. `prices` are the user's own, over
+    Without `chunk_tokens` the model is shown as much at once as its window takes. `models` are the user's own, over
     those that are known.
     """
 
@@ -59,7 +59,7 @@ class SummaryLimits(Struct, frozen=True):
     chunk_tokens: int | None = None
     parallel: int = 4
     calls: int = 100
-    prices: dict[str, Price] = {}
+    models: dict[str, ModelEntry] = {}
 
     def within(self, model: Model) -> SummaryLimits:
         """The same for a model with a small window, most of which is for what it is shown."""
@@ -137,15 +137,15 @@ class CallEstimate(Struct, frozen=True):
         """Both together."""
         return CallEstimate(*map(sum, zip(structs.astuple(self), structs.astuple(other), strict=True)))
 
-    def cost(self, model: str, prices: Mapping[str, Price]) -> float | None:
+    def cost(self, model: str, entries: Mapping[str, ModelEntry]) -> float | None:
         """US dollars, or None when the price is not known."""
         fresh = ModelUsage(input=self.shown - self.cached, cache_read=self.cached, output=self.written)
-        return call_cost(fresh, model, prices)
+        return call_cost(fresh, model, entries)
 
-    def expected(self, model: str, prices: Mapping[str, Price]) -> Expected:
+    def expected(self, model: str, entries: Mapping[str, ModelEntry]) -> Expected:
         """The same as the report has it."""
         return Expected(
-            model, self.calls, self.shown, self.written, self.cost(model, prices), with_prefix=self.cached > 0
+            model, self.calls, self.shown, self.written, self.cost(model, entries), with_prefix=self.cached > 0
         )
 
 
@@ -226,7 +226,7 @@ def plan_request(
     beside = count(str(settings.agent_request))
     sent = estimate_prefix(model, subject, count, limits, prompt, sum(prefix_tokens) + beside)
     # Where no price is known one call that a cache serves is taken for cheaper than copies.
-    own_cost, copy_cost = (each.cost(model.name, settings.prices) for each in (sent, copied))
+    own_cost, copy_cost = (each.cost(model.name, settings.models) for each in (sent, copied))
     is_cheaper = not copied.calls or own_cost is None or copy_cost is None or own_cost <= copy_cost
     if sent.shown + 2 * sent.written > _WINDOW_SHARE * model.window or not is_cheaper:
         return RequestPlan(subject, limits, copied)
@@ -265,7 +265,7 @@ def limits_for(settings: Settings, tokens: int) -> SummaryLimits:
         chunk_tokens=settings.summarizer_input_tokens,
         parallel=settings.summarizer_parallel_calls,
         calls=settings.attempt_limit,
-        prices=settings.prices,
+        models=settings.models,
     )
 
 

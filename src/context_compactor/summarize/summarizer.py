@@ -89,7 +89,7 @@ class LimitedModel:
         most = paid = self._reserve(request)
         try:
             answer = self._validated(self._model.write(request, control))
-            known = None if answer.usage == ModelUsage() else call_cost(answer.usage, self.name, self._settings.prices)
+            known = None if answer.usage == ModelUsage() else call_cost(answer.usage, self.name, self._settings.models)
             paid = most if known is None else known
             return answer
         except ModelError as error:
@@ -116,7 +116,7 @@ class LimitedModel:
     def _reserve(self, request: ModelRequest) -> float:
         """What an attempt can cost at most, which is counted with it; 0 when that is not known and no limit asks."""
         settings = self._settings
-        most = call_cost(self._largest_usage(request), self.name, settings.prices)
+        most = call_cost(self._largest_usage(request), self.name, settings.models)
 
         def check(session: Spending) -> None:
             own = self._ahead.plus(self.spent)
@@ -142,7 +142,7 @@ class LimitedModel:
             return
         if most is None:
             raise LimitReached(
-                f"{self.name} has no known price, so {name} cannot be enforced; set its price with `prices`"
+                f"{self.name} has no known price, so {name} cannot be enforced; set its price with `models`"
             )
         if taken.dollars + most > limit:
             raise LimitReached(f"a call for up to ${most:.4f} could exceed {name}")
@@ -275,7 +275,7 @@ class ModelSummarizer:
         roomy = with_room(result)
         if not result.report.changed or not is_model_asked(result.run) or reason_to_skip(roomy):
             return result
-        expected = self._plan(roomy).effort.expected(self.model.name, self._settings.prices)
+        expected = self._plan(roomy).effort.expected(self.model.name, self._settings.models)
         return structs.replace(result, report=structs.replace(result.report, expected=expected))
 
     def _step(self, step: ModelStep) -> None:

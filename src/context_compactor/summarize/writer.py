@@ -26,7 +26,7 @@ from context_compactor.facts.fact import Fact
 from context_compactor.facts.ledgers import fact_entry, section_of
 from context_compactor.facts.utterances import user_utterances
 from context_compactor.protocols import Model
-from context_compactor.settings import Price
+from context_compactor.settings import ModelEntry
 from context_compactor.summarize.evidence import Evidence, Objection
 from context_compactor.summarize.gate import check_answer
 from context_compactor.summarize.input import (
@@ -80,7 +80,7 @@ class Caller:
         count: Count,
         most_calls: int,
         failed: Collection[str] = (),
-        prices: Mapping[str, Price] | None = None,
+        entries: Mapping[str, ModelEntry] | None = None,
     ) -> None:
         self.model = model
         self.control = control
@@ -96,7 +96,7 @@ class Caller:
         """How many calls it will take in all, for whoever looks; 0 when that is not known."""
         self._left = self._most = most_calls
         self._sent: dict[str, int] = {}
-        self._prices = prices
+        self._entries = entries
         self._lock = Lock()
 
     @property
@@ -163,7 +163,7 @@ class Caller:
             tokens_written=used.output or (self.count(answer.text) if answer else 0),
             attempts=attempts,
             outcome=outcome,
-            cost=unknown if used == ModelUsage() else call_cost(used, self.model.name, self._prices),
+            cost=unknown if used == ModelUsage() else call_cost(used, self.model.name, self._entries),
             cache_read=used.cache_read,
             cache_write=used.cache_write,
         )
@@ -229,7 +229,7 @@ def write_summary(
     failed: Collection[str] = (),
 ) -> SummaryOutcome:
     """Ask a model for a summary of these turns. Whatever goes wrong is an objection; only a cancelled call raises."""
-    caller = Caller(model, control, count, limits.calls, failed, limits.prices)
+    caller = Caller(model, control, count, limits.calls, failed, limits.models)
     limits = limits.within(model)
     writer = SummaryWriter(caller, subject, limits, prompt or built_in_prompt("summarize"))
     summary = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 
 from msgspec import Struct
@@ -90,6 +91,12 @@ def limit_in(message: str) -> int | None:
     found = (pattern.search(text) for pattern in _patterns())
     limits = [_last_number(match.groups()) for match in found if match and match.groups()]
     return next((limit for limit in limits if limit), None)
+
+
+def learned_limit(errors: Iterable[str]) -> int | None:
+    """The limit that the newest of these error messages names, if they are about requests that were too long."""
+    limits = [limit for error in errors if is_overflow(error) and (limit := limit_in(error))]
+    return limits[-1] if limits else None
 
 
 @cache

@@ -115,4 +115,4 @@ def agent_window(call: HookCall) -> int:
     """Tokens of the agent's window, as far as they are known: what is set, else what its model takes."""
     model = call.text("model") or (call.row.model if call.row else "") or call.settings.model
     assumed = None if model else call.agent.assumed_window
-    return window_for(model, call.settings.window, assumed, call.agent.name, 0).tokens
+    return window_for(model, call.settings.window, assumed, call.agent.name, 0, call.settings.models).tokens

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
 
@@ -14,13 +15,14 @@ from context_compactor.agents.coding_agents import AGENTS, CodingAgent
 from context_compactor.agents.hook_state import AgentSessionRow
 from context_compactor.agents.install.commands import Command
 from context_compactor.agents.install.doctor_activity import briefs, firing, hook_log
-from context_compactor.agents.install.doctor_findings import DoctorContext, Finding, look, our_hooks_of, wrong
+from context_compactor.agents.install.doctor_findings import DoctorContext, Finding, look, ok, our_hooks_of, wrong
 from context_compactor.agents.install.doctor_hooks import hooks, others, programs, trust
 from context_compactor.agents.install.doctor_servers import servers, status_line
 from context_compactor.agents.install.doctor_store import store
 from context_compactor.agents.project import known_session_rows, refuse_foreign_store
 from context_compactor.errors import BadSetting, CompactorError, UnknownSession
 from context_compactor.settings import LoadedSettings, load_settings
+from context_compactor.tokens.models import TABLE_DATE
 
 
 def _first_steps(ctx: DoctorContext) -> Iterator[Finding]:
@@ -29,10 +31,21 @@ def _first_steps(ctx: DoctorContext) -> Iterator[Finding]:
         yield look("nothing is registered with any coding agent yet", choice)
 
 
+def _model_table(ctx: DoctorContext) -> Iterator[Finding]:
+    """How old the table of windows and prices is."""
+    days = (datetime.fromtimestamp(ctx.now, UTC).date() - date.fromisoformat(TABLE_DATE)).days
+    what = f"windows and prices of models are as of {TABLE_DATE}"
+    if days <= _TABLE_DAYS:
+        yield ok(what)
+    else:
+        yield look(f"{what}, {days:,} days ago", "Upgrade, or correct single models with the setting `models`")
+
+
+_TABLE_DAYS = 180
 Check = Callable[[DoctorContext], Iterable[Finding]]
 AgentCheck = Callable[[DoctorContext, CodingAgent], Iterable[Finding]]
 # Each with the area of its findings; those that explain others come first.
-_FIRST: tuple[tuple[str, Check], ...] = (("hooks", _first_steps), ("versions", programs))
+_FIRST: tuple[tuple[str, Check], ...] = (("hooks", _first_steps), ("versions", programs), ("models", _model_table))
 _BY_AGENT: tuple[tuple[str, AgentCheck], ...] = (
     ("hooks", hooks),
     ("trust", trust),

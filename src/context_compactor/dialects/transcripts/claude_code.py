@@ -306,6 +306,7 @@ def read(lines: list[LogRow]) -> Transcript:
         usages=joined.usages,
         times=joined.times,
         compactions=joined.compactions,
+        errors=talk.errors,
         side_chains=side_chains,
         notes=count_note(len(side_chains), "side chain of a sub-agent", "side chains of sub-agents", "kept apart")
         + count_note(branch.abandoned_branches, "branch abandoned by a rewind", "branches abandoned by rewinds", left)
@@ -371,6 +372,7 @@ class _ClaudeCodeReader:
     def __init__(self, lines: list[LogRow]) -> None:
         self.steps = TranscriptBuilder()
         self.model = ""
+        self.errors: list[str] = []
         self._queued = _queued_only(lines)
         self._boundary: CompactionBoundary | None = None
         self._behind = CompactionFollower()
@@ -399,6 +401,8 @@ class _ClaudeCodeReader:
             return
         if line.get("isApiErrorMessage") or message.get("model") == "<synthetic>":
             self._written_by_client += 1
+            blocks = as_blocks(message.get("content")) if line.get("isApiErrorMessage") else []
+            self.errors += [block["text"] for block in blocks if isinstance(block.get("text"), str)]
             return
         if not self._is_new(line):
             return

@@ -27,8 +27,8 @@ class Transcript(Struct, frozen=True, kw_only=True):
 
     `messages` is the whole conversation on its active branch, across past compactions and without their summaries.
     `usages` is by the index of the last message of the reply, `times` by the index of each message whose line has one:
-    when it was written, in UTC. `notes` says what was left out. `extra` holds the
-    fields of a recorded conversation that have no place of their own.
+    when it was written, in UTC. `errors` are what the provider answered instead of a reply, `notes` says what was left
+    out. `extra` holds the fields of a recorded conversation that have no place of their own.
     """
 
     messages: list[RawMessage]
@@ -44,6 +44,7 @@ class Transcript(Struct, frozen=True, kw_only=True):
     times: dict[int, str] = field(default_factory=dict)
     compactions: list[PastCompaction] = field(default_factory=list)
     side_chains: dict[str, list[RawMessage]] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
 

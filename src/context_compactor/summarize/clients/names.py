@@ -19,7 +19,7 @@ from context_compactor.summarize.clients.client import (
     without_userinfo,
 )
 from context_compactor.summarize.model import Control, ModelAnswer, ModelRequest
-from context_compactor.tokens.models import known_model, output_limit_for, window_for
+from context_compactor.tokens.models import known_model, output_limit_for, own_entry, window_for
 
 FORMS = "openai/NAME, anthropic/NAME, litellm/NAME or an address such as http://127.0.0.1:8080/v1#NAME"
 
@@ -102,12 +102,15 @@ def _host(address: str) -> str | None:
 
 def _model_spec(name: str, model: str, settings: Settings) -> ModelSpec:
     name = without_userinfo(name)
-    override = settings.summarizer_window
+    override, entries = settings.summarizer_window, settings.models
+    own = own_entry(name, entries) or own_entry(model, entries)
+    if override is None and own is not None:
+        override = own.window
     if override is None and known_model(model) is None:
         source = "unknown model: assumed; summarizer_window sets it"
         return ModelSpec(name=name, model=model, window=UNKNOWN_WINDOW, most_output=UNKNOWN_OUTPUT, source=source)
     window = window_for(model, override)
-    most = max(min(output_limit_for(model) or window.tokens // 4, window.tokens // 2), 1)
+    most = max(min(output_limit_for(model, entries) or window.tokens // 4, window.tokens // 2), 1)
     return ModelSpec(name=name, model=model, window=window.tokens, most_output=most, source=window.source)
 
 
