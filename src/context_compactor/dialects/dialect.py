@@ -154,8 +154,7 @@ def dicts_of(items: object) -> list[Raw]:
     if not isinstance(items, (list, tuple)):
         raise BadMessage(0, "messages", f"expected a list of messages, got {kind_of_value(items)}")
     for index, item in enumerate(items):
-        if not isinstance(item, dict):
-            raise BadMessage(index, "message", f"expected an object, got {kind_of_value(item)}")
+        object_at(index, "message", item)
     return list(items)
 
 
@@ -197,17 +196,21 @@ def object_at(index: int, field: str, value: object) -> Raw:
     """The value when it is an object; an error that names the place when not."""
     if isinstance(value, dict):
         return value
-    raise BadMessage(index, field, f"expected an object, got {kind_of_value(value)}")
+    raise BadMessage(index, field, f"expected an object, got {kind_of_value(value)}{_hint_for(value)}")
+
+
+def _hint_for(value: object) -> str:
+    """What to do with a value that is not JSON, where a dictionary is needed."""
+    if value is None or isinstance(value, (str, int, float, list, tuple)):
+        return ""
+    return ". Try: a dictionary, or an object with model_dump() or to_dict()"
 
 
 def blocks_at(index: int, field: str, value: object) -> list[Raw]:
     """The value when it is a list of objects; an error that names the place when not."""
     if not isinstance(value, (list, tuple)):
         raise BadMessage(index, field, f"expected a text or a list of blocks, got {kind_of_value(value)}")
-    for number, block in enumerate(value):
-        if not isinstance(block, dict):
-            raise BadMessage(index, f"{field}[{number}]", f"expected an object, got {kind_of_value(block)}")
-    return list(value)
+    return [object_at(index, f"{field}[{number}]", block) for number, block in enumerate(value)]
 
 
 def role_at(index: int, value: object, known: Mapping[str, Any]) -> Any:
@@ -245,16 +248,19 @@ def refuse_depth(items: Sequence[Mapping[str, Any]]) -> None:
     """`BadMessage` for the first message that is nested too deep, or holds itself."""
     for index, item in enumerate(items):
         for field, value in item.items():
-            if isinstance(value, (dict, list, tuple)) and _is_deeper(value, MAX_DEPTH - 1):
+            if is_deeper(value, MAX_DEPTH - 1):
                 problem = (
                     f"lists and objects are nested more than {MAX_DEPTH} deep, which is the most. Try: as a JSON text"
                 )
                 raise BadMessage(index, str(field), problem)
 
 
-def _is_deeper(value: Any, most: int) -> bool:
-    """Level by level, and each list or object once, however often it is held."""
-    level = [value]
+def is_deeper(value: object, most: int) -> bool:
+    """Whether lists and objects are nested deeper than that, or hold themselves.
+
+    Level by level, and each list or object once, however often it is held.
+    """
+    level = [value] if isinstance(value, (dict, list, tuple)) else []
     for _ in range(most):
         level = list({id(inner): inner for outer in level for inner in _held_by(outer)}.values())
         if not level:

@@ -51,6 +51,8 @@ def run_request(
     messages: Sequence[dict[str, Any]],
     request: CompactionRequest,
     *,
+    tools: object = None,
+    system: object = None,
     dialect: str = "auto",
     count_tokens: Callable[[str], int] | None = None,
     strategies: Sequence[Strategy] = (),
@@ -64,6 +66,7 @@ def run_request(
 ) -> Compaction:
     """Compact as asked. Every surface comes through here.
 
+    `tools` and `system` are counted where they are given, else they are as large as the request says.
     `strategies` and `layouts` are the caller's own, beside ours. A `summarizer` may replace the record that the engine
     wrote; in a dry run the report says what it would be asked. `location` is where the originals will be kept, and
     `archived` gives the ids of those that earlier compactions of the same conversation have archived, `foreign` the ids
@@ -78,7 +81,10 @@ def run_request(
     steps = separate_summary(steps, found)
     parsed = parse_context([message for _, message in steps], found, with_secrets=not request.settings.redact_secrets)
     counter = request_counter(request, found.name, count_tokens)
-    usage = measure_context(parsed, request, counter)
+    fixed = counter.fixed_tokens(
+        counter.prompt_size(tools, system, request.prompt), other=request.settings.overhead_tokens
+    )
+    usage = measure_context(parsed, request, counter, fixed)
     trigger = request_trigger(request, usage)
     config = configure(request, found, counter, strategies, layouts)
     run = CompactionRun(
@@ -88,6 +94,7 @@ def run_request(
         usage=usage,
         trigger=trigger,
         goal=request_goal(request, usage, trigger),
+        fixed=fixed,
         legal=legal,
         steps=steps,
         given=len(given),

@@ -491,7 +491,7 @@ def _in_its_dialect(core: Core, ready: ReadyMessages, row: SessionRow) -> ReadyM
     if stored.dialect == "auto":
         found = distinctive_dialect(ready.raws)
         if found:
-            core.save_profile(structs.replace(core.profile, dialect=found))
+            core.save_profile(structs.replace(core.profile, dialect=found, prompt=stored.prompt))
         return ready
     if core.profile.dialect != stored.dialect:
         core.profile = structs.replace(core.profile, dialect=stored.dialect)

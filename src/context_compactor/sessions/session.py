@@ -151,6 +151,8 @@ class Session:
         clock: Clock = wall_clock,
         schedule: Schedule | None = None,
         summarizer: str | Model | None = None,
+        tools: object = None,
+        system: object = None,
         strategies: Sequence[Strategy | str] = (),
         layouts: Sequence[Layout] = (),
         owner: str | None = None,
@@ -158,10 +160,11 @@ class Session:
         """Open a session: create it, or continue it if it exists, also from another process.
 
         Options that are not given are as when the session was last opened, otherwise as in the settings. `model` is
-        the model that runs the agent. `summarizer`, a name or an object, is the model that writes summaries. With a
-        `schedule` automatic compactions are queued as jobs, except emergencies; see `jobs`. `owner` is, for example, a
-        user's id: sessions of one owner learn from each other, and a session without an owner does not take part.
-        `strategies` and `layouts` are as in `compact`; they are not stored, so pass them each time.
+        the model that runs the agent. `summarizer`, a name or an object, is the model that writes summaries. `tools`
+        and `system` are as in `set_prompt`. With a `schedule` automatic compactions are queued as jobs, except
+        emergencies; see `jobs`. `owner` is, for example, a user's id: sessions of one owner learn from each other, and
+        a session without an owner does not take part. `strategies` and `layouts` are as in `compact`; they are not
+        stored, so pass them each time.
         """
         own = load_strategies(strategies), check_layouts(layouts)
         core = open_core(
@@ -176,6 +179,8 @@ class Session:
             clock=clock,
             schedule=schedule,
             summarizer=summarizer,
+            tools=tools,
+            system=system,
             owner="" if owner is None else check_owner(owner),
         )
         core.strategies, core.layouts = own
@@ -283,6 +288,16 @@ class Session:
             return views.context(self._core, views.context_at(self._core, at), sealed=sealed)
         self.check()
         return views.context(self._core, self._core.current_context(), sealed=sealed)
+
+    def set_prompt(self, tools: object = None, system: object = None) -> None:
+        """Set the tools and the system prompt that you send beside the messages, in the form of any provider.
+
+        They are counted from now on, in every process that has the session open; only their size is stored. What is
+        None is as before, an empty list or text is none. The next `context` checks whether a level is reached.
+        """
+        self._begin()
+        self._core.set_prompt(tools, system)
+        self._is_checked = False
 
     def check(self) -> None:
         """Check whether a level is reached, once after opening; `context` does this too.

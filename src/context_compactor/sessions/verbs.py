@@ -19,6 +19,7 @@ from context_compactor.engine.plan import Plan
 from context_compactor.engine.tiers import Tier, tier_named, write_turns
 from context_compactor.sessions import schemas
 from context_compactor.sessions.schemas import NoQuery
+from context_compactor.tokens.counting import read_system, read_tools
 
 P = ParamSpec("P")
 P2 = ParamSpec("P2")
@@ -223,10 +224,25 @@ class Verbs:
         window: int,
         dialect: str = "auto",
         model: str | None = None,
+        tools: object = None,
+        system: object = None,
         settings: Mapping[str, Any] | None = None,
     ) -> VerbCall[schemas.CreateBody]:
-        """Open a session: create it, or continue it if it exists."""
-        return _ask(schemas.CreateBody, id=session_id, window=window, dialect=dialect, model=model, settings=settings)
+        """Open a session: create it, or continue it if it exists. What is given holds from now on.
+
+        `tools` and `system` are what the agent sends beside the messages: they are counted, and only their size is
+        kept.
+        """
+        return _ask(
+            schemas.CreateBody,
+            id=session_id,
+            window=window,
+            dialect=dialect,
+            model=model,
+            tools=None if tools is None else read_tools(tools),
+            system=None if system is None else read_system(system),
+            settings=settings,
+        )
 
     @verb("GET /v1/sessions", schemas.PageQuery, schemas.SessionPage)
     def sessions(self, after: str | None = None, limit: int = 100) -> VerbCall[schemas.PageQuery]:
