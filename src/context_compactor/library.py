@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def compact(
-    messages: Sequence[dict[str, Any]],
+    messages: Sequence[object],
     *,
     window: int | None = None,
     target_tokens: int | None = None,
@@ -44,7 +44,9 @@ def compact(
     """Compact a list of messages to its target, or return it unchanged if it is small enough.
 
     With `target_tokens` the result has at most that many tokens. With `level` it is compacted to that level's target.
-    With only a `window` it is compacted if a level is reached. The input is never changed.
+    With only a `window` it is compacted if a level is reached. The input is never changed. Messages are dictionaries or
+    objects of an SDK, in the dialect of OpenAI chat, OpenAI Responses, Anthropic, Gemini or Bedrock; the result has
+    plain dictionaries.
 
     `model` is the name of the model that runs the agent: its window, tokenizer and prices are used. `summarizer`, a
     name or an object, is the model that writes summaries; without one, here or in the settings, nothing leaves the
@@ -78,7 +80,7 @@ def compact(
 
 
 async def acompact(
-    messages: Sequence[dict[str, Any]],
+    messages: Sequence[object],
     *,
     window: int | None = None,
     target_tokens: int | None = None,

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from context_compactor.dialects.messages import Media, Message, Part, Thinking, ToolCall, ToolResult
 from context_compactor.errors import BadMessage
+from context_compactor.json_values import is_dumpable, plain_value
 
 if TYPE_CHECKING:
     from context_compactor.dialects.legality import Rule
@@ -158,6 +159,46 @@ def dicts_of(items: object) -> list[Raw]:
     return list(items)
 
 
+def plain_messages(items: object) -> list[Raw]:
+    """The messages as plain dictionaries: those that are given, and what an SDK would send for its objects.
+
+    A whole response stands for the messages in it. Raises `BadMessage` for what is not a message, or nested too deep.
+    """
+    if not isinstance(items, (list, tuple)):
+        raise BadMessage(0, "messages", f"expected a list of messages, got {kind_of_value(items)}")
+    plain: list[Raw] = []
+    for index, item in enumerate(items):
+        try:
+            if isinstance(item, dict):
+                refuse_depth(index, item)
+                plain.append(plain_value(item))
+            else:
+                plain += [object_at(index, "message", each) for each in map(plain_value, _messages_in(item))]
+        except ValueError as problem:
+            raise BadMessage(index, "message", f"{problem}. Try: a dictionary") from problem
+    return plain
+
+
+def one_or_several(message: object) -> object:
+    """A list of the message, where it is one."""
+    return [message] if isinstance(message, Mapping) or is_dumpable(message) else message
+
+
+def _messages_in(item: Any) -> Sequence[Any]:
+    """The messages of a response of OpenAI, Anthropic or Google; any other item is one."""
+    if not is_dumpable(item):
+        return [item]
+    if choices := getattr(item, "choices", None):
+        return [choices[0].message]
+    if candidates := getattr(item, "candidates", None):
+        return [candidates[0].content]
+    if getattr(item, "object", None) == "response":
+        return list(item.output)
+    if hasattr(item, "stop_reason") and hasattr(item, "content"):
+        return [{"role": item.role, "content": item.content}]
+    return [item]
+
+
 def blocks_in(item: Raw) -> list[Raw]:
     """The blocks of an item's content; of one that is a text, or anything else, none."""
     content = item.get("content")
@@ -244,15 +285,12 @@ MAX_DEPTH = 200
 """Lists and objects within each other. No provider takes half as many."""
 
 
-def refuse_depth(items: Sequence[Mapping[str, Any]]) -> None:
-    """`BadMessage` for the first message that is nested too deep, or holds itself."""
-    for index, item in enumerate(items):
-        for field, value in item.items():
-            if is_deeper(value, MAX_DEPTH - 1):
-                problem = (
-                    f"lists and objects are nested more than {MAX_DEPTH} deep, which is the most. Try: as a JSON text"
-                )
-                raise BadMessage(index, str(field), problem)
+def refuse_depth(index: int, item: Raw) -> None:
+    """`BadMessage` for a message that is nested too deep, or holds itself."""
+    for field, value in item.items():
+        if is_deeper(value, MAX_DEPTH - 1):
+            problem = f"lists and objects are nested more than {MAX_DEPTH} deep, which is the most. Try: as a JSON text"
+            raise BadMessage(index, str(field), problem)
 
 
 def is_deeper(value: object, most: int) -> bool:

@@ -8,13 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any
 
 from msgspec import structs
 
 from context_compactor.archive.originals import Archive
 from context_compactor.dialects.detection import find_dialect
-from context_compactor.dialects.dialect import dicts_of, refuse_depth
+from context_compactor.dialects.dialect import plain_messages
 from context_compactor.dialects.repair import repair_with_indexes
 from context_compactor.engine.apply import fill_target, fit_turns, follow_overrides, gather_originals, plan_context
 from context_compactor.engine.classify import ParsedContext, parse_context
@@ -48,7 +47,7 @@ from context_compactor.tracing import traced
 
 @traced("compact", lambda compaction: span_attributes(compaction.report))
 def run_request(
-    messages: Sequence[dict[str, Any]],
+    messages: Sequence[object],
     request: CompactionRequest,
     *,
     tools: object = None,
@@ -73,9 +72,9 @@ def run_request(
     that its messages name and none of its compactions has archived.
     """
     began = time.perf_counter()
-    found = find_dialect(dialect, messages).for_model(request.model)
-    refuse_depth(dicts_of(messages))
-    given = found.parse(messages)
+    raws = plain_messages(messages)
+    found = find_dialect(dialect, raws).for_model(request.model)
+    given = found.parse(raws)
     steps, repairs = repair_with_indexes(given, found) if request.settings.enabled else (list(enumerate(given)), [])
     legal = [message for _, message in steps]
     steps = separate_summary(steps, found)

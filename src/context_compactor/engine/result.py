@@ -117,7 +117,7 @@ class Summarizer(Protocol):
 class Compaction(Struct, frozen=True, dict=True):
     """What `compact` returns: the messages to send, the report, the decisions, and the originals."""
 
-    messages: list[dict[str, Any]]
+    messages: list[Any]
     report: Report
     decisions: tuple[Decision, ...]
     usage: Usage

@@ -43,7 +43,7 @@ from context_compactor.sessions.facts import PreparedWork, all_facts, prepare_co
 from context_compactor.sessions.handoff import hand_off, orchestrator, points, receive
 from context_compactor.sessions.holders import hold, release
 from context_compactor.sessions.lifecycle import clear_deleted, delete_from, expire_old, open_core
-from context_compactor.sessions.log import Raw, missing_contents
+from context_compactor.sessions.log import missing_contents
 from context_compactor.sessions.recall import PAGE_TOKENS, RecallPage, Restored, restore
 from context_compactor.sessions.state import check_owner
 from context_compactor.sessions.tiers import clear_tier, current_tiers, plan_compaction, set_tier
@@ -230,12 +230,14 @@ class Session:
 
     def append(
         self,
-        message: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        message: object,
         usage: Any = None,
         *,
         within: Callable[[], None] = lambda: None,
     ) -> Report | None:
         """Append one message or several, all or none; `usage` is what the provider reported for the reply.
+
+        Messages are dictionaries or objects of an SDK; a whole response stands for the messages in it.
 
         When a level is reached and compaction is automatic, the context is compacted and the report returned. `within`
         is called in the same transaction: what it writes to the store is committed with the messages, and if it
@@ -243,13 +245,13 @@ class Session:
         """
         return self.answer(self.record(message, usage, within=within))
 
-    def make_ready(self, message: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> ReadyMessages:
+    def make_ready(self, message: object) -> ReadyMessages:
         """Prepare messages for `record`: everything that takes time and needs no transaction. Nothing is written."""
         return make_ready(self._core, message)
 
     def record(
         self,
-        message: Mapping[str, Any] | Sequence[Mapping[str, Any]] | ReadyMessages,
+        message: object,
         usage: Any = None,
         *,
         within: Callable[[], None] = lambda: None,
@@ -278,7 +280,7 @@ class Session:
             if core.schedule is None:  # else jobs see to it
                 expire_old(core.store, core.settings, core.clock, core.id)
 
-    def context(self, at: int | None = None, *, sealed: bool = True) -> list[Raw]:
+    def context(self, at: int | None = None, *, sealed: bool = True) -> list[Any]:
         """The messages to send next; with `at`, the context when that many messages had been appended.
 
         The first call after opening also checks the level. With `sealed=False` signed and encrypted parts are left
@@ -312,7 +314,7 @@ class Session:
         except StoreError as error:
             _log.warning("session %r: whether a level is reached could not be noted: %s", self.id, error)
 
-    def history(self, after: int = 0, limit: int | None = None) -> list[Raw]:
+    def history(self, after: int = 0, limit: int | None = None) -> list[Any]:
         """Everything that was appended, in order, equal to what went in; or `limit` messages after number `after`."""
         return views.history(self._core, after, limit)
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import update_wrapper
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
 
 from msgspec import Struct
 
+from context_compactor.dialects.dialect import one_or_several, plain_messages
 from context_compactor.engine.plan import Plan
 from context_compactor.engine.tiers import Tier, tier_named, write_turns
+from context_compactor.json_values import plain_value
 from context_compactor.sessions import schemas
 from context_compactor.sessions.schemas import NoQuery
 from context_compactor.tokens.counting import read_system, read_tools
@@ -266,8 +268,8 @@ class Verbs:
     def append(
         self,
         session_id: str,
-        message: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-        usage: Mapping[str, Any] | None = None,
+        message: object,
+        usage: object = None,
         *,
         key: str | None = None,
     ) -> VerbCall[schemas.AppendBody]:
@@ -275,8 +277,8 @@ class Verbs:
 
         With the header `Idempotency-Key` a repeated request appends nothing and gets the first answer.
         """
-        messages: Any = [message] if isinstance(message, Mapping) else list(message)
-        given = None if usage is None else dict(usage)
+        messages = plain_messages(one_or_several(message))
+        given = plain_value(usage)
         return VerbCall(schemas.AppendBody(messages=messages, usage=given), session_id, key=key or "")
 
     @verb(
