@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -138,6 +140,27 @@ def _code_of(page: str) -> str:
     found = re.search(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert found is not None
     return found[1]
+
+
+_NAMES = """\
+from openai.types.chat import ChatCompletionMessage, ChatCompletionMessageParam
+def ask_the_model(messages: list[ChatCompletionMessageParam]) -> ChatCompletionMessage: ...
+messages: list[ChatCompletionMessageParam] = []
+message: ChatCompletionMessageParam = {"role": "user", "content": ""}
+"""
+
+
+@pytest.mark.slow
+def test_the_python_of_the_docs_passes_strict_types_with_the_sdks(tmp_path):
+    pages = {"README.md": _NAMES, "docs/quickstart.md": _NAMES, "docs/how-to/provider-sdks.md": ""}
+    for page, prelude in pages.items():
+        for number, code in enumerate(re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)):
+            (tmp_path / f"{Path(page).stem.replace('-', '_')}_{number}.py").write_text(f"{prelude}{code}")
+    assert len(list(tmp_path.iterdir())) >= 7
+    config = ("--strict", "--config-file=", "--disable-error-code=empty-body", "--cache-dir", str(tmp_path / "cache"))
+    command = [sys.executable, "-m", "mypy", *config, str(tmp_path)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout
 
 
 def test_the_python_of_the_readme_and_the_quickstart_runs():

@@ -1,10 +1,10 @@
-"""JSON values: written compactly and read back equal, copied, and the types of this package made ready to be read by
-threads."""
+"""JSON values: written compactly and read back equal, copied, made from the objects of SDKs, and the types of this
+package made ready to be read by threads."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from math import isnan
 from threading import Lock
@@ -90,6 +90,53 @@ def copy_containers(value: Any) -> Any:
     if isinstance(value, list):
         return [copy_containers(inner) for inner in value]
     return value
+
+
+def plain_value(value: Any) -> Any:
+    """The value with plain dictionaries in the place of an SDK's objects; itself where it holds none.
+
+    An object has `model_dump`, as those of OpenAI, Anthropic and Google and all models of Pydantic have, or `to_dict`.
+    Fields that are None are left out, and those that the SDK would not send. What is neither JSON nor such an object
+    stays as it is.
+    """
+    return _plain_copy(value) if _holds_object(value) else value
+
+
+_LEAVES = frozenset({str, int, float, bool, type(None), bytes})
+
+
+def _holds_object(value: Any) -> bool:
+    if type(value) in _LEAVES:
+        return False
+    if isinstance(value, dict):
+        return any(map(_holds_object, value.values()))
+    if isinstance(value, (list, tuple)):
+        return any(map(_holds_object, value))
+    return isinstance(value, Mapping) or is_dumpable(value)
+
+
+def is_dumpable(value: Any) -> bool:
+    """Whether a value is an object that can say what it is as a dictionary; its class cannot."""
+    return not isinstance(value, type) and (hasattr(value, "model_dump") or hasattr(value, "to_dict"))
+
+
+def _plain_copy(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain_copy(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain_copy(inner) for inner in value]
+    return dumped(value) if is_dumpable(value) else value
+
+
+def dumped(value: Any) -> Any:
+    """What an object says that it is; `ValueError` when that fails."""
+    try:
+        if not hasattr(value, "model_dump"):
+            return plain_value(value.to_dict())
+        unsent = getattr(value, "__api_exclude__", None)
+        return value.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=unsent)
+    except Exception as problem:  # whatever another library raises, the caller must learn which object it was
+        raise ValueError(f"{type(value).__name__} cannot be written as a dictionary: {problem}") from problem
 
 
 _PACKAGE = __name__.partition(".")[0]

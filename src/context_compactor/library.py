@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def compact(
-    messages: Sequence[dict[str, Any]],
+    messages: Sequence[object],
     *,
     window: int | None = None,
     target_tokens: int | None = None,
@@ -31,6 +31,8 @@ def compact(
     focus: str | None = None,
     model: str | None = None,
     summarizer: str | Model | None = None,
+    tools: object = None,
+    system: object = None,
     layout: LayoutName = "auto",
     strategies: Sequence[Strategy | str] = (),
     layouts: Sequence[Layout] = (),
@@ -42,20 +44,25 @@ def compact(
     """Compact a list of messages to its target, or return it unchanged if it is small enough.
 
     With `target_tokens` the result has at most that many tokens. With `level` it is compacted to that level's target.
-    With only a `window` it is compacted if a level is reached. The input is never changed.
+    With only a `window` it is compacted if a level is reached. The input is never changed. Messages are dictionaries or
+    objects of an SDK, in the dialect of OpenAI chat, OpenAI Responses, Anthropic, Gemini or Bedrock; the result has
+    plain dictionaries.
 
     `model` is the name of the model that runs the agent: its window, tokenizer and prices are used. `summarizer`, a
     name or an object, is the model that writes summaries; without one, here or in the settings, nothing leaves the
-    machine. `layout` is `tail` (the record, then the newest turns), `record` (one message) or `auto` (as the settings
-    say). `strategies` and `layouts` are used in addition to the built-in ones: objects that follow `Strategy` and
-    `Layout`, or names of strategies from installed packages. With `store` the originals are also stored there, under
-    the session `report.session_id`.
+    machine. `tools` and `system` are what you send beside the messages, in the form of any provider: they are counted,
+    in the report and towards the target, and never returned. `layout` is `tail` (the record, then the newest turns),
+    `record` (one message) or `auto` (as the settings say). `strategies` and `layouts` are used in addition to the
+    built-in ones: objects that follow `Strategy` and `Layout`, or names of strategies from installed packages. With
+    `store` the originals are also stored there, under the session `report.session_id`.
     """
     settings = with_layout(settings or load_settings().settings, layout)
     check_agent_model(model, settings.summarizer if summarizer is None else summarizer)
     model = settings.model if model is None else model
     request = CompactionRequest(window, target_tokens, parse_level(level), focus or "", settings, model)
     options: dict[str, Any] = {
+        "tools": tools,
+        "system": system,
         "dialect": dialect,
         "count_tokens": count_tokens,
         "strategies": load_strategies(strategies),
@@ -73,7 +80,7 @@ def compact(
 
 
 async def acompact(
-    messages: Sequence[dict[str, Any]],
+    messages: Sequence[object],
     *,
     window: int | None = None,
     target_tokens: int | None = None,
@@ -81,6 +88,8 @@ async def acompact(
     focus: str | None = None,
     model: str | None = None,
     summarizer: str | Model | None = None,
+    tools: object = None,
+    system: object = None,
     layout: LayoutName = "auto",
     strategies: Sequence[Strategy | str] = (),
     layouts: Sequence[Layout] = (),
@@ -101,6 +110,8 @@ async def acompact(
         focus=focus,
         model=model,
         summarizer=summarizer,
+        tools=tools,
+        system=system,
         layout=layout,
         strategies=strategies,
         layouts=layouts,

@@ -195,4 +195,4 @@ def test_show_says_when_there_is_neither_a_file_nor_a_session(run, tmp_path, sto
 def test_a_look_cannot_change_the_window_of_a_session(run, stored):
     ran = run("show", "run-42", "--window", "5k")
     assert ran.code == 2
-    assert "already has a window" in ran.err
+    assert "already has these" in ran.err

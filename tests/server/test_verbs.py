@@ -108,6 +108,7 @@ def test_every_verb_of_the_clients_makes_a_request_of_its_type():
         "steers": None,
         "message": {"role": "user", "content": "Hello"},
         "window": 200_000,
+        "tools": [{"name": "read"}],
     }
     for declared in (each for each in vars(Verbs).values() if isinstance(each, Verb)):
         names = list(inspect.signature(declared.arguments).parameters)[1:]

@@ -62,5 +62,5 @@ def test_a_stored_session_shows_what_its_models_have_taken(tmp_path: Path, capsy
     with begun(ScriptedModel([PAID]), tmp_path, models=PRICES) as session:
         session.compact(level="soft")
         spent = session.totals().spent
-    show_session("run", None, f"sqlite:///{tmp_path / 'sessions.db'}", as_json=False)
+    show_session("run", f"sqlite:///{tmp_path / 'sessions.db'}", as_json=False)
     assert f"{spent.attempts} requests, ${spent.dollars:.4f}" in capsys.readouterr().out

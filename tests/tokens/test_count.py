@@ -13,6 +13,7 @@ from context_compactor.json_values import json_text
 from context_compactor.tokens import counting as count_module
 from context_compactor.tokens.counting import (
     MessageCounter,
+    PromptSize,
     counter_for,
     message_bytes,
     message_counter_for,
@@ -100,8 +101,9 @@ def test_a_batch_larger_than_what_is_remembered_is_still_counted(monkeypatch):
 def test_tool_definitions_cost_their_json_and_something_around_it():
     tools = [{"name": "read", "description": "Reads a file", "input_schema": {"type": "object"}}]
     counter = message_counter_for("claude-opus-4-6", "anthropic")
-    assert counter.count_tools(tools) == 346 + 12 + counter.text(json_text(tools[0]))
-    assert counter.count_tools([]) == counter.count_tools(None) == 0
+    size = counter.prompt_size(tools, None)
+    assert counter.fixed_tokens(size).tools == 346 + 12 + counter.text(json_text(tools[0]))
+    assert counter.prompt_size([], None) == counter.prompt_size(None, None) == PromptSize()
 
 
 def test_a_dialect_that_is_not_known_is_refused_with_those_that_are():

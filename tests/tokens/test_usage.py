@@ -14,7 +14,7 @@ from context_compactor.dialects.turns import split_turns
 from context_compactor.settings import Level
 from context_compactor.tokens.budget import Anchor, level_at, measure
 from context_compactor.tokens.calibration import Calibration
-from context_compactor.tokens.counting import MessageCounter, counter_for, message_counter_for
+from context_compactor.tokens.counting import FixedTokens, MessageCounter, counter_for, message_counter_for
 from tests.dialects.strategies import DIALECT_NAMES, histories
 from tests.tokens.builders import WordCounter, assistant, budget, call, result, system, thinking, user
 
@@ -34,7 +34,7 @@ def test_tokens_are_told_apart_by_section():
         result(1, "a b c"),
         assistant("done"),
     ]
-    sections = weigh(history, fixed_tokens=50).sections
+    sections = weigh(history, fixed=FixedTokens(tools=50)).sections
     assert asdict(sections) == {
         "system": 3 + 3 + 2,
         "tools": 50,
@@ -154,9 +154,9 @@ def test_levels_are_settings():
 def test_any_history_has_sections_that_add_up_and_numbers_that_are_finite(name, drawn):
     messages = DIALECTS[name].parse(drawn.draw(histories(name)))
     anchor = drawn.draw(st.none() | st.builds(Anchor, st.integers(0, 10), st.integers(-10, 50_000)))
-    fixed = drawn.draw(st.integers(-5, 1_000))
+    fixed = drawn.draw(st.integers(0, 1_000))
     counter = MessageCounter(counter_for("gpt-4o"), name)
-    usage = weigh(messages, 5_000, counter, anchor=anchor, fixed_tokens=fixed)
+    usage = weigh(messages, 5_000, counter, anchor=anchor, fixed=FixedTokens(tools=fixed))
     assert usage.sections.total == usage.tokens > 0
     assert min(asdict(usage.sections).values()) >= 0
     assert isfinite(usage.share)

@@ -18,7 +18,9 @@ from context_compactor.cli.options import (
     Model,
     StoreUrl,
     Summarizer,
+    System,
     Target,
+    Tools,
     Window,
     is_file,
     refuse_dialect,
@@ -60,6 +62,8 @@ def compact(
     summarizer: Summarizer = None,
     layout: Layout = None,
     dialect: DialectName = None,
+    tools: Tools = None,
+    system: System = None,
     session: IntoSession = None,
     store: StoreUrl = None,
     output: Output = None,
@@ -84,13 +88,27 @@ def compact(
             )
         from context_compactor.cli.plan import plan
 
-        plan(file, window, target, level, focus, model, summarizer, dialect=dialect, store=store, as_json=as_json)
+        plan(
+            file,
+            window,
+            target,
+            level,
+            focus,
+            model,
+            summarizer,
+            dialect=dialect,
+            tools=tools,
+            system=system,
+            store=store,
+            as_json=as_json,
+        )
     if not is_file(file):
         refuse_dialect(file, dialect)
-        if any(option is not None for option in (window, model, summarizer, session, layout)):
+        if any(option is not None for option in (window, model, summarizer, session, layout, tools, system)):
             raise BadSetting(
-                f"--window, --model, --summarizer, --layout, --session: there is no file {file!r:.80}, and a "
-                "stored session already has these. Try: leave them out, or give the path of a file."
+                "--window, --model, --summarizer, --layout, --session, --tools, --system: there is no file "
+                f"{file!r:.80}, and a stored session already has these. "
+                "Try: leave them out, or give the path of a file."
             )
         _compact_stored(file, store, (target, level, focus), output, as_json)
     refuse_same_file(file, output)
@@ -100,7 +118,7 @@ def compact(
         from context_compactor.cli.compact_session import live_summarizer
         from context_compactor.cli.conversation import open_conversation
 
-        conversation = open_conversation(file, window, model, summarizer, layout, dialect)
+        conversation = open_conversation(file, window, model, summarizer, layout, dialect, tools=tools, system=system)
     asked = (window, target, level, focus)
     left = _LEFT if session is None else _LEFT_IN_STORE
     with (

@@ -32,6 +32,7 @@ from context_compactor.store.connect import connect
 from context_compactor.text import TargetSize, one_line, parse_target
 
 if TYPE_CHECKING:
+    from context_compactor.dialects.transcripts.transcript import Transcript
     from context_compactor.settings import Settings
     from context_compactor.summarize.model import ModelStep
     from context_compactor.summarize.summarizer import ModelSummarizer
@@ -134,7 +135,7 @@ def compact_session(
     """Append what is new in a transcript to a session, then compact it as asked; nothing happens by itself between."""
     budget_of(conversation)  # a window that leaves no room is refused before anything is written
     _open_or_create(conversation, session_id, url)
-    core = _open(session_id, url, options.window)
+    core = _open(session_id, url, options.window, conversation.transcript)
     with Session(core, owns_store=True) as session:
         core.use_summarizer(summarizer)
         appended = append_new(core, conversation.transcript.messages, conversation.transcript.times)
@@ -143,7 +144,7 @@ def compact_session(
         return CompactedSession(session.context(total), report, appended, total)
 
 
-def _open(session_id: str, url: str, window: int | None = None) -> Core:
+def _open(session_id: str, url: str, window: int | None = None, transcript: Transcript | None = None) -> Core:
     return open_core(
         session_id,
         window=window,
@@ -154,6 +155,8 @@ def _open(session_id: str, url: str, window: int | None = None) -> Core:
         count_tokens=None,
         bus=None,
         clock=wall_clock,
+        tools=transcript.tools if transcript else None,
+        system=transcript.system if transcript else None,
     )
 
 

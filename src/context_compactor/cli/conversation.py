@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
@@ -14,10 +16,11 @@ from context_compactor.dialects.turns import Turn
 from context_compactor.engine.compact import run_request
 from context_compactor.engine.request import CompactionRequest
 from context_compactor.engine.result import Compaction
+from context_compactor.errors import BadSetting
 from context_compactor.settings import Level, Settings, load_settings
 from context_compactor.text import parse_target
 from context_compactor.tokens.budget import Anchor, Budget, Usage, budget_for, measure
-from context_compactor.tokens.counting import MessageCounter, counter_for
+from context_compactor.tokens.counting import FixedTokens, MessageCounter, PromptSize, counter_for, read_tools
 from context_compactor.tokens.models import Window, request_bytes_for, window_for
 from context_compactor.tokens.overflow import learned_limit
 
@@ -33,11 +36,18 @@ class TranscriptInput(Struct, frozen=True):
     window: Window
     messages: list[Message]
     counter: MessageCounter
+    prompt: PromptSize
+    """Of the tools and the system prompt."""
+
+    @property
+    def fixed(self) -> FixedTokens:
+        """What is sent with every request beside the messages."""
+        return self.counter.fixed_tokens(self.prompt, other=self.settings.overhead_tokens)
 
     @property
     def tokens(self) -> int:
         """What a request with these messages weighs, as we count it."""
-        return self.counter.request_tokens(self.messages) + self.settings.overhead_tokens
+        return self.counter.request_tokens(self.messages) + self.fixed.total
 
     @property
     def unseen(self) -> int:
@@ -46,7 +56,7 @@ class TranscriptInput(Struct, frozen=True):
         if not usages or self.transcript.compactions:  # after a compaction the reply saw less than the file holds
             return 0
         last = max(usages)
-        counted = self.counter.request_tokens(self.messages[: last + 1]) + self.settings.overhead_tokens
+        counted = self.counter.request_tokens(self.messages[: last + 1]) + self.fixed.total
         return max(0, usages[last].total - counted)
 
     def with_unseen(self) -> Settings:
@@ -67,7 +77,7 @@ class TranscriptInput(Struct, frozen=True):
         transcript, goal = self.transcript, parse_target(target)
         tokens = goal.of(self.tokens) if goal.percent else goal.tokens
         settings = self.settings if tokens is not None else self.with_unseen()
-        ask = CompactionRequest(self.window.tokens, tokens, level, focus or "", settings, transcript.model)
+        ask = CompactionRequest(self.window.tokens, tokens, level, focus or "", settings, transcript.model, self.prompt)
         return run_request(
             transcript.messages,
             ask,
@@ -85,11 +95,21 @@ def open_conversation(
     summarizer: str | None = None,
     layout: str | None = None,
     dialect: str | None = None,
+    *,
+    tools: str | None = None,
+    system: str | None = None,
 ) -> TranscriptInput:
-    """Read a transcript, with the settings of this place and this command."""
+    """Read a transcript, with the settings of this place and this command.
+
+    `tools` and `system` name files; without, they are those that the transcript has beside its messages.
+    """
     wanted = {"window": window, "model": model, "summarizer": summarizer, "layout": layout}
     settings = load_settings(wanted).settings
     transcript = read_transcript(file, dialect=dialect or "auto")
+    if tools is not None:
+        transcript = structs.replace(transcript, tools=read_tools(_json_in("--tools", tools)))
+    if system is not None:
+        transcript = structs.replace(transcript, system=_system_in(system))
     named = model or transcript.model or settings.model or ""
     return conversation_of(structs.replace(transcript, model=named), settings)
 
@@ -102,21 +122,34 @@ def conversation_of(transcript: Transcript, settings: Settings) -> TranscriptInp
     found = window_for(model, settings.window, reported, source, seen, settings.models, limit)
     counter = MessageCounter(counter_for(transcript.model), transcript.dialect)
     messages = find_dialect(transcript.dialect, transcript.messages).parse(transcript.messages)
-    overhead = settings.overhead_tokens + _in_front(transcript, counter)
-    settings = structs.replace(settings, window=found.tokens, overhead_tokens=overhead)
-    return TranscriptInput(transcript, settings, found, messages, counter)
+    prompt = counter.prompt_size(transcript.tools, transcript.system)
+    return TranscriptInput(transcript, structs.replace(settings, window=found.tokens), found, messages, counter, prompt)
 
 
-def _in_front(transcript: Transcript, counter: MessageCounter) -> int:
-    """Tokens of a system prompt and tool definitions that the file keeps apart from its messages."""
-    system = transcript.system
-    text = system if isinstance(system, str) else "".join(_texts(system))
-    return counter.count_tools(transcript.tools) + (counter.text(text) if text else 0)
+def _json_in(option: str, file: str) -> Any:
+    try:
+        return json.loads(_bytes_in(option, file))
+    except (ValueError, RecursionError) as problem:
+        raise BadSetting(f"{option}: {file!r:.200} is not JSON ({problem}). Try: a JSON list of tools.") from problem
 
 
-def _texts(system: Any) -> list[str]:
-    blocks = system if isinstance(system, list) else []
-    return [str(block.get("text", "")) for block in blocks if isinstance(block, dict)]
+def _system_in(file: str) -> Any:
+    """A system prompt from a file: blocks as JSON, or any other text as it is."""
+    if file.endswith(".json"):
+        return _json_in("--system", file)
+    try:
+        return _bytes_in("--system", file).decode()
+    except UnicodeDecodeError as problem:
+        raise BadSetting(f"--system: {file!r:.200} is not text ({problem}). Try: a text file in UTF-8.") from problem
+
+
+def _bytes_in(option: str, file: str) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except FileNotFoundError:
+        raise BadSetting(f"{option}: there is no file {file!r:.200}. Try: check the path.") from None
+    except (OSError, ValueError) as problem:
+        raise BadSetting(f"{option}: {file!r:.200} cannot be read ({problem}). Try: another file.") from None
 
 
 def budget_of(conversation: TranscriptInput) -> Budget:
@@ -135,7 +168,7 @@ def measure_conversation(conversation: TranscriptInput, turns: list[Turn], budge
         turns,
         budget,
         conversation.counter,
-        fixed_tokens=conversation.settings.overhead_tokens,
+        fixed=conversation.fixed,
         anchor=_anchor(conversation.transcript),
         files_loaded=file_history(turns).loaded,
         levels=conversation.settings.levels,

@@ -49,6 +49,24 @@ Model = Annotated[
     typer.Option(metavar="M", help="Model that runs the agent, for its window and prices; without, what FILE says."),
 ]
 Summarizer = Annotated[str | None, typer.Option(metavar="M", help="Model that writes summaries, such as openai/NAME.")]
+Tools = Annotated[
+    str | None,
+    typer.Option(
+        "--tools",
+        metavar="FILE",
+        help="JSON file with the tool definitions that are sent with every request, to count them; without, those of "
+        "a request body in FILE.",
+    ),
+]
+System = Annotated[
+    str | None,
+    typer.Option(
+        "--system",
+        metavar="FILE",
+        help="File with the system prompt that is sent beside the messages, to count it: a text, or blocks in a .json "
+        "file; without, that of a request body in FILE.",
+    ),
+]
 IntoSession = Annotated[
     str | None,
     typer.Option(

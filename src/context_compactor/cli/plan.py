@@ -18,7 +18,9 @@ from context_compactor.cli.options import (
     SessionName,
     StoreUrl,
     Summarizer,
+    System,
     Target,
+    Tools,
     Window,
     find_named,
     is_file,
@@ -30,6 +32,7 @@ from context_compactor.engine.tiers import TURNS_SYNTAX, Tier, read_overrides, r
 from context_compactor.errors import BadSetting
 
 if TYPE_CHECKING:
+    from context_compactor.cli.conversation import TranscriptInput
     from context_compactor.engine.plan import Plan
     from context_compactor.sessions.session import Session
     from context_compactor.settings import Level
@@ -104,6 +107,8 @@ def plan(
     model: Model = None,
     summarizer: Summarizer = None,
     dialect: DialectName = None,
+    tools: Tools = None,
+    system: System = None,
     keep: Keep = None,
     summarize: Summarize = None,
     reference: Reference = None,
@@ -129,37 +134,31 @@ def plan(
                 "--keep, --summarize, --reference and --drop need a stored session, and this is a file. "
                 "Try: `compactor compact FILE --session ID` first."
             )
-        made = _of_file(file, window, target, level, focus, model, summarizer, dialect)
+        with progress_line("Planning", file):
+            from context_compactor.cli.conversation import open_conversation
+
+            conversation = open_conversation(
+                file, window, model, summarizer, dialect=dialect, tools=tools, system=system
+            )
+            made = _of_file(conversation, target, level, focus)
     else:
         refuse_dialect(file, dialect)
-        if window is not None or model is not None or summarizer is not None:
+        if any(option is not None for option in (window, model, summarizer, tools, system)):
             raise BadSetting(
-                f"--window, --model, --summarizer: session {file!r:.80} already has these. Try: leave them out."
+                f"--window, --model, --summarizer, --tools, --system: session {file!r:.80} already has these. "
+                "Try: leave them out."
             )
         made = _of_session(file, store, target, level, focus, steers)
     _print(made, most, as_json)
 
 
-def _of_file(
-    file: str,
-    window: str | None,
-    target: str | None,
-    level: Level | None,
-    focus: str | None,
-    model: str | None,
-    summarizer: str | None,
-    dialect: str | None,
-) -> Plan:
-    with progress_line("Planning", file):
-        from context_compactor.cli.conversation import open_conversation
-        from context_compactor.engine.plan import Plan
-        from context_compactor.library import estimating_summarizer
+def _of_file(conversation: TranscriptInput, target: str | None, level: Level | None, focus: str | None) -> Plan:
+    from context_compactor.engine.plan import Plan
+    from context_compactor.library import estimating_summarizer
 
-        conversation = open_conversation(file, window, model, summarizer, dialect=dialect)
-        preview = conversation.compacted(
-            target, level, focus, estimating_summarizer(conversation.settings), dry_run=True
-        )
-        return Plan(preview.decisions, preview.report)
+    summarizer = estimating_summarizer(conversation.settings)
+    preview = conversation.compacted(target, level, focus, summarizer, dry_run=True)
+    return Plan(preview.decisions, preview.report)
 
 
 def _of_session(

@@ -14,6 +14,8 @@ from context_compactor.cli.options import (
     DialectName,
     FileOrSession,
     StoreUrl,
+    System,
+    Tools,
     Window,
     find_named,
     is_file,
@@ -49,6 +51,8 @@ def show(
     file: FileOrSession,
     window: Window = None,
     dialect: DialectName = None,
+    tools: Tools = None,
+    system: System = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
@@ -60,12 +64,17 @@ def show(
     """
     if not is_file(file):
         refuse_dialect(file, dialect)
-        show_session(file, window, store, as_json)
+        if any(option is not None for option in (window, tools, system)):
+            find_named(file, store)
+            raise BadSetting(
+                f"--window, --tools, --system: session {file!r:.80} already has these. Try: leave them out."
+            )
+        show_session(file, store, as_json)
         return
     with progress_line("Measuring", file):
         from context_compactor.cli.conversation import open_conversation
 
-        shown = transcript_status(open_conversation(file, window, dialect=dialect))
+        shown = transcript_status(open_conversation(file, window, dialect=dialect, tools=tools, system=system))
     if as_json:
         print_json(_transcript_json(shown))
     else:
@@ -187,11 +196,9 @@ class SessionFigures(Struct, frozen=True):
     last: Report | None
 
 
-def show_session(name: str, window: str | None, store: str | None, as_json: bool) -> None:
+def show_session(name: str, store: str | None, as_json: bool) -> None:
     """Show a session of the store."""
     row = find_named(name, store)
-    if window is not None:
-        raise BadSetting(f"--window: session {name!r} already has a window. Try: leave it out.")
     shown = session_status(row, store_url(store))
     if as_json:
         print_json(_session_json(shown))

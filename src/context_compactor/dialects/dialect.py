@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from context_compactor.dialects.messages import Media, Message, Part, Thinking, ToolCall, ToolResult
 from context_compactor.errors import BadMessage
+from context_compactor.json_values import is_dumpable, plain_value
 
 if TYPE_CHECKING:
     from context_compactor.dialects.legality import Rule
@@ -154,9 +155,48 @@ def dicts_of(items: object) -> list[Raw]:
     if not isinstance(items, (list, tuple)):
         raise BadMessage(0, "messages", f"expected a list of messages, got {kind_of_value(items)}")
     for index, item in enumerate(items):
-        if not isinstance(item, dict):
-            raise BadMessage(index, "message", f"expected an object, got {kind_of_value(item)}")
+        object_at(index, "message", item)
     return list(items)
+
+
+def plain_messages(items: object) -> list[Raw]:
+    """The messages as plain dictionaries: those that are given, and what an SDK would send for its objects.
+
+    A whole response stands for the messages in it. Raises `BadMessage` for what is not a message, or nested too deep.
+    """
+    if not isinstance(items, (list, tuple)):
+        raise BadMessage(0, "messages", f"expected a list of messages, got {kind_of_value(items)}")
+    plain: list[Raw] = []
+    for index, item in enumerate(items):
+        try:
+            if isinstance(item, dict):
+                refuse_depth(index, item)
+                plain.append(plain_value(item))
+            else:
+                plain += [object_at(index, "message", each) for each in map(plain_value, _messages_in(item))]
+        except ValueError as problem:
+            raise BadMessage(index, "message", f"{problem}. Try: a dictionary") from problem
+    return plain
+
+
+def one_or_several(message: object) -> object:
+    """A list of the message, where it is one."""
+    return [message] if isinstance(message, Mapping) or is_dumpable(message) else message
+
+
+def _messages_in(item: Any) -> Sequence[Any]:
+    """The messages of a response of OpenAI, Anthropic or Google; any other item is one."""
+    if not is_dumpable(item):
+        return [item]
+    if choices := getattr(item, "choices", None):
+        return [choices[0].message]
+    if candidates := getattr(item, "candidates", None):
+        return [candidates[0].content]
+    if getattr(item, "object", None) == "response":
+        return list(item.output)
+    if hasattr(item, "stop_reason") and hasattr(item, "content"):
+        return [{"role": item.role, "content": item.content}]
+    return [item]
 
 
 def blocks_in(item: Raw) -> list[Raw]:
@@ -197,17 +237,21 @@ def object_at(index: int, field: str, value: object) -> Raw:
     """The value when it is an object; an error that names the place when not."""
     if isinstance(value, dict):
         return value
-    raise BadMessage(index, field, f"expected an object, got {kind_of_value(value)}")
+    raise BadMessage(index, field, f"expected an object, got {kind_of_value(value)}{_hint_for(value)}")
+
+
+def _hint_for(value: object) -> str:
+    """What to do with a value that is not JSON, where a dictionary is needed."""
+    if value is None or isinstance(value, (str, int, float, list, tuple)):
+        return ""
+    return ". Try: a dictionary, or an object with model_dump() or to_dict()"
 
 
 def blocks_at(index: int, field: str, value: object) -> list[Raw]:
     """The value when it is a list of objects; an error that names the place when not."""
     if not isinstance(value, (list, tuple)):
         raise BadMessage(index, field, f"expected a text or a list of blocks, got {kind_of_value(value)}")
-    for number, block in enumerate(value):
-        if not isinstance(block, dict):
-            raise BadMessage(index, f"{field}[{number}]", f"expected an object, got {kind_of_value(block)}")
-    return list(value)
+    return [object_at(index, f"{field}[{number}]", block) for number, block in enumerate(value)]
 
 
 def role_at(index: int, value: object, known: Mapping[str, Any]) -> Any:
@@ -241,20 +285,20 @@ MAX_DEPTH = 200
 """Lists and objects within each other. No provider takes half as many."""
 
 
-def refuse_depth(items: Sequence[Mapping[str, Any]]) -> None:
-    """`BadMessage` for the first message that is nested too deep, or holds itself."""
-    for index, item in enumerate(items):
-        for field, value in item.items():
-            if isinstance(value, (dict, list, tuple)) and _is_deeper(value, MAX_DEPTH - 1):
-                problem = (
-                    f"lists and objects are nested more than {MAX_DEPTH} deep, which is the most. Try: as a JSON text"
-                )
-                raise BadMessage(index, str(field), problem)
+def refuse_depth(index: int, item: Raw) -> None:
+    """`BadMessage` for a message that is nested too deep, or holds itself."""
+    for field, value in item.items():
+        if is_deeper(value, MAX_DEPTH - 1):
+            problem = f"lists and objects are nested more than {MAX_DEPTH} deep, which is the most. Try: as a JSON text"
+            raise BadMessage(index, str(field), problem)
 
 
-def _is_deeper(value: Any, most: int) -> bool:
-    """Level by level, and each list or object once, however often it is held."""
-    level = [value]
+def is_deeper(value: object, most: int) -> bool:
+    """Whether lists and objects are nested deeper than that, or hold themselves.
+
+    Level by level, and each list or object once, however often it is held.
+    """
+    level = [value] if isinstance(value, (dict, list, tuple)) else []
     for _ in range(most):
         level = list({id(inner): inner for outer in level for inner in _held_by(outer)}.values())
         if not level:

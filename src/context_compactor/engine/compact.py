@@ -8,13 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any
 
 from msgspec import structs
 
 from context_compactor.archive.originals import Archive
 from context_compactor.dialects.detection import find_dialect
-from context_compactor.dialects.dialect import dicts_of, refuse_depth
+from context_compactor.dialects.dialect import plain_messages
 from context_compactor.dialects.repair import repair_with_indexes
 from context_compactor.engine.apply import fill_target, fit_turns, follow_overrides, gather_originals, plan_context
 from context_compactor.engine.classify import ParsedContext, parse_context
@@ -48,9 +47,11 @@ from context_compactor.tracing import traced
 
 @traced("compact", lambda compaction: span_attributes(compaction.report))
 def run_request(
-    messages: Sequence[dict[str, Any]],
+    messages: Sequence[object],
     request: CompactionRequest,
     *,
+    tools: object = None,
+    system: object = None,
     dialect: str = "auto",
     count_tokens: Callable[[str], int] | None = None,
     strategies: Sequence[Strategy] = (),
@@ -64,21 +65,25 @@ def run_request(
 ) -> Compaction:
     """Compact as asked. Every surface comes through here.
 
+    `tools` and `system` are counted where they are given, else they are as large as the request says.
     `strategies` and `layouts` are the caller's own, beside ours. A `summarizer` may replace the record that the engine
     wrote; in a dry run the report says what it would be asked. `location` is where the originals will be kept, and
     `archived` gives the ids of those that earlier compactions of the same conversation have archived, `foreign` the ids
     that its messages name and none of its compactions has archived.
     """
     began = time.perf_counter()
-    found = find_dialect(dialect, messages).for_model(request.model)
-    refuse_depth(dicts_of(messages))
-    given = found.parse(messages)
+    raws = plain_messages(messages)
+    found = find_dialect(dialect, raws).for_model(request.model)
+    given = found.parse(raws)
     steps, repairs = repair_with_indexes(given, found) if request.settings.enabled else (list(enumerate(given)), [])
     legal = [message for _, message in steps]
     steps = separate_summary(steps, found)
     parsed = parse_context([message for _, message in steps], found, with_secrets=not request.settings.redact_secrets)
     counter = request_counter(request, found.name, count_tokens)
-    usage = measure_context(parsed, request, counter)
+    fixed = counter.fixed_tokens(
+        counter.prompt_size(tools, system, request.prompt), other=request.settings.overhead_tokens
+    )
+    usage = measure_context(parsed, request, counter, fixed)
     trigger = request_trigger(request, usage)
     config = configure(request, found, counter, strategies, layouts)
     run = CompactionRun(
@@ -88,6 +93,7 @@ def run_request(
         usage=usage,
         trigger=trigger,
         goal=request_goal(request, usage, trigger),
+        fixed=fixed,
         legal=legal,
         steps=steps,
         given=len(given),

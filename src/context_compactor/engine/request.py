@@ -30,7 +30,7 @@ from context_compactor.tokens.budget import (
     measure,
     with_token_limit,
 )
-from context_compactor.tokens.counting import MessageCounter, message_counter_for
+from context_compactor.tokens.counting import FixedTokens, MessageCounter, PromptSize, message_counter_for
 from context_compactor.tokens.models import PromptCache, request_bytes_for, window_for
 from context_compactor.tracing import traced
 
@@ -78,6 +78,8 @@ class CompactionRequest(Struct, frozen=True):
     focus: str = ""
     settings: Settings = Settings()
     model: str | None = None
+    prompt: PromptSize = PromptSize()
+    """The size of the tools and the system prompt that are sent beside the messages."""
     kind: TriggerKind | None = None
     """Who asks. A request for `manual` or `pre_handoff` is served at any fill."""
     sent: tuple[dict[str, Any], ...] = ()
@@ -124,13 +126,15 @@ def request_budget(request: CompactionRequest, dialect_name: str, margin: float,
 
 
 @traced("measure")
-def measure_context(parsed: ParsedContext, request: CompactionRequest, counter: MessageCounter) -> Usage:
-    """Weigh a context against the budget of its model."""
+def measure_context(
+    parsed: ParsedContext, request: CompactionRequest, counter: MessageCounter, fixed: FixedTokens
+) -> Usage:
+    """Weigh a context, with what is sent beside it, against the budget of its model."""
     return measure(
         parsed.turns if parsed.past is None else split_turns(parsed.messages),
         request_budget(request, counter.dialect_name, counter.margin),
         counter,
-        fixed_tokens=request.settings.overhead_tokens,
+        fixed=fixed,
         files_loaded=parsed.verdicts.files.loaded,
         levels=request.settings.levels,
     )
@@ -167,9 +171,9 @@ def request_goal(request: CompactionRequest, usage: Usage, trigger: Trigger) -> 
             soft = min(rule.threshold for rule in _levels(request, usage))
             return _no_goal(usage, f"{usage.share:.0%} of the budget is used; compaction begins at {soft:.0%}")
         target = level_target(trigger.level, _levels(request, usage), usage.budget_tokens)
-        # Instructions are not touched at a level, so what is left of the target must be worth having.
+        # Instructions and tools are not touched at a level, so what is left of the target must be worth having.
         most = level_target(Level.SOFT, _levels(request, usage), usage.budget_tokens)
-        target = max(target, min(usage.sections.system + target // 2, most))
+        target = max(target, min(usage.sections.system + usage.sections.tools + target // 2, most))
     if usage.tokens <= target and usage.bytes <= usage.budget_bytes:
         return _no_goal(usage, f"{usage.tokens:,} tokens are within the target of {target:,} already")
     level = Level.SOFT if request.is_free else trigger.level
@@ -228,6 +232,8 @@ class CompactionRun(Struct, frozen=True):
     usage: Usage
     trigger: Trigger
     goal: Goal
+    fixed: FixedTokens
+    """What is sent with every request beside the messages."""
     legal: list[Message]
     """The messages after repairs: what the caller gets when nothing is to be done."""
     steps: list[tuple[int, Message]]
@@ -249,10 +255,10 @@ class CompactionRun(Struct, frozen=True):
 
     @property
     def effective_goal(self) -> Goal:
-        """A little lower than asked where that is needed to be worth the change at all."""
+        """For the messages alone; a little lower than asked where that is needed to be worth the change at all."""
         settings = self.request.settings
         target = min(self.goal.target, int(self.usage.tokens * (1 - settings.min_gain_percent / 100)))
-        return structs.replace(self.goal, target=max(target - settings.overhead_tokens, 1))
+        return structs.replace(self.goal, target=max(target - self.fixed.total, 1))
 
     def report_head(self) -> dict[str, Any]:
         """The fields every report begins with."""

@@ -59,7 +59,7 @@ from context_compactor.protocols import TokenCounter
 from context_compactor.settings import ModelEntry
 from context_compactor.text import flat_text
 from context_compactor.tokens.budget import Usage
-from context_compactor.tokens.counting import MessageCounter, message_bytes
+from context_compactor.tokens.counting import FixedTokens, message_bytes
 from context_compactor.tokens.models import PromptCache
 from context_compactor.tokens.prices import ModelUsage, call_cost, price_of
 
@@ -118,7 +118,7 @@ class Summarizer(Protocol):
 class Compaction(Struct, frozen=True, dict=True):
     """What `compact` returns: the messages to send, the report, the decisions, and the originals."""
 
-    messages: list[dict[str, Any]]
+    messages: list[Any]
     report: Report
     decisions: tuple[Decision, ...]
     usage: Usage
@@ -211,7 +211,7 @@ def build_result(
     `decisions` are given where they are not those of the plan.
     """
     settings = run.request.settings
-    after = context.written.tokens + settings.overhead_tokens
+    after = context.written.tokens + run.fixed.total
     if decisions is None:
         decisions = explain_decisions(context.composer, context.cut, context.written.detached)
     gain = 1 - after / max(run.usage.tokens, 1)
@@ -236,8 +236,8 @@ def is_already_compacted(parsed: ParsedContext, overrides: TierOverrides) -> boo
 
 
 def _no_gain(run: CompactionRun, context: CompactedContext, why: str) -> Report:
-    floor = floor_parts(context.composer, run.request.settings.overhead_tokens, context.cut)
-    reason = f"{why}; the largest part that must stay is {_largest_part(floor)}"
+    floor = floor_parts(context.composer, run.fixed, context.cut)
+    reason = f"{why}; the largest part that must stay is {_largest_part(floor)}{_fixed_alone(run)}"
     if run.request.is_free:
         return unchanged_report(run, f"not enough to compact: {reason}")
     return structs.replace(unchanged_report(run, reason), status="partial", target_tokens=run.goal.target, floor=floor)
@@ -247,17 +247,27 @@ def _largest_part(floor: Sequence[FloorPart]) -> str:
     return f"{floor[0].what} with {floor[0].tokens:,} tokens" if floor else "the frame"
 
 
+def _fixed_alone(run: CompactionRun) -> str:
+    """Why no compaction can reach the target, where what is sent beside the messages is more than that."""
+    if run.fixed.total < run.goal.target:
+        return ""
+    return (
+        f"; what is sent beside the messages ({run.fixed}) is no less than the target of {run.goal.target:,}. "
+        "Try: fewer tools, a shorter system prompt, or a larger target"
+    )
+
+
 def _report(run: CompactionRun, context: CompactedContext, after: int, decisions: tuple[Decision, ...]) -> Report:
     written, composer, archive, parsed = context.written, context.composer, context.archive, run.parsed
     size = sum(map(message_bytes, written.messages))
     fits = after <= run.goal.target and size <= run.goal.bytes
-    floor = () if fits else floor_parts(composer, run.request.settings.overhead_tokens, context.cut)
+    floor = () if fits else floor_parts(composer, run.fixed, context.cut)
     compaction_id, text = _id_and_text(written.messages)
     archived = (run.archived() if run.archived else frozenset()) | {original.id for original in archive}
     fidelity = measure_fidelity(composer, written, archived, parsed.facts, text)
     cited = _checkable_references(run, context, archived)
     tiers = {tier: [decision for decision in decisions if decision.tier is tier] for tier in Tier}
-    left = f"{after:,} tokens in {size:,} bytes are left; the largest part is {_largest_part(floor)}"
+    left = f"{after:,} tokens in {size:,} bytes are left; the largest part is {_largest_part(floor)}{_fixed_alone(run)}"
     return Report(
         status="success" if fits else "partial",
         reason="; ".join([*(_shortened_reasons(context) if fits else [left]), *composer.refused]),
@@ -283,7 +293,7 @@ def _report(run: CompactionRun, context: CompactedContext, after: int, decisions
         recovery_instructions=recovery_instructions(archive, written),
         facts_added=max(_lines_of(written.record) - _lines_of(parsed.past), 0),
         fidelity=fidelity,
-        cache=cached_prefix(run.legal, written.messages, run.config.counter, run.usage.tokens),
+        cache=cached_prefix(run, written.messages),
         metrics=Metrics(
             shrink_factor=run.usage.tokens / after if after else None,
             retained_share=fidelity.retained / fidelity.checked if fidelity.checked else None,
@@ -473,21 +483,23 @@ def pins_share(composer: Composer, written: WrittenContext, cut: Container[int] 
     return sum(turn not in cut and part in standing for turn, part in parts) / len(parts) if parts else None
 
 
-def cached_prefix(
-    before: Sequence[Message], after: Sequence[Message], counter: MessageCounter, tokens_before: int
-) -> Cache:
-    """How much of the old prompt's beginning stands unchanged."""
-    same = takewhile(lambda pair: pair[0] is pair[1], zip(before, after, strict=False))
-    kept = sum(counter.count(old) for old, _ in same)
-    return Cache(kept, max(tokens_before - kept, 0))
+def cached_prefix(run: CompactionRun, after: Sequence[Message]) -> Cache:
+    """How much of the old request's beginning stands unchanged: tools and system prompt, then messages."""
+    same = takewhile(lambda pair: pair[0] is pair[1], zip(run.legal, after, strict=False))
+    kept = run.fixed.tools + run.fixed.system + sum(run.config.counter.count(old) for old, _ in same)
+    return Cache(kept, max(run.usage.tokens - kept, 0))
 
 
-def floor_parts(composer: Composer, overhead: int, cut: Container[int]) -> tuple[FloorPart, ...]:
-    """What could not be made shorter, largest first. `overhead` is sent with every request beside the messages.
+def floor_parts(composer: Composer, fixed: FixedTokens, cut: Container[int]) -> tuple[FloorPart, ...]:
+    """What could not be made shorter, largest first. `fixed` is sent with every request beside the messages.
 
     `cut` are the turns that were shortened already.
     """
-    parts = [FloorPart("overhead_tokens", overhead, "sent with every request: a system prompt or tools kept apart")]
+    parts = [
+        FloorPart("tools", fixed.tools, "tool definitions are sent with every request"),
+        FloorPart("system", fixed.system, "the system prompt is sent with every request"),
+        FloorPart("overhead_tokens", fixed.other, "sent with every request: a system prompt or tools kept apart"),
+    ]
     count = composer.counter.text
     pins = pinned_turns(composer.view.turns) | dict.fromkeys(composer.view.kept_turns(), PINNED)
     for turn in composer.view.turns:

@@ -133,6 +133,8 @@ async def create(request: RequestContext[schemas.CreateBody]) -> JsonResponse[sc
             store=store,
             dialect=body.dialect,
             model=body.model,
+            tools=body.tools,
+            system=body.system,
             settings=settings,
             bus=request.service.bus,
             schedule=request.service.schedule,

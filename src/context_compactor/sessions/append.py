@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
-from typing import Any
 
 import msgspec
 from msgspec import Struct, structs
@@ -14,7 +13,7 @@ from msgspec import Struct, structs
 from context_compactor.archive.originals import Original
 from context_compactor.archive.storage import PreparedItem, prepare_items, store_items
 from context_compactor.dialects.detection import distinctive_dialect, find_dialect, foreign_message, is_built_in
-from context_compactor.dialects.dialect import Dialect, dicts_of, refuse_depth
+from context_compactor.dialects.dialect import Dialect, one_or_several, plain_messages
 from context_compactor.dialects.messages import Message, ReportedUsage, ToolResult, read_usage
 from context_compactor.dialects.repair import repair
 from context_compactor.dialects.turns import ToolUse, split_turns
@@ -346,7 +345,7 @@ class ReadyMessages(Struct, frozen=True):
 
 def append(
     core: Core,
-    message: Mapping[str, Any] | Sequence[Mapping[str, Any]] | ReadyMessages,
+    message: object,
     usage: object,
     within: Callable[[], None] = lambda: None,
     *,
@@ -374,12 +373,9 @@ def append(
         return _write(core, ready if ready.fits(row) else _with_cuts(core, ready, row), row, reported, within)
 
 
-def make_ready(
-    core: Core, message: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, shorten: bool = True
-) -> ReadyMessages:
+def make_ready(core: Core, message: object, *, shorten: bool = True) -> ReadyMessages:
     """Read, count, pack and shorten messages: all that takes long and needs no transaction. What is none is refused."""
-    given = dicts_of([message] if isinstance(message, Mapping) else message)
-    refuse_depth(given)
+    given = plain_messages(one_or_several(message))
     return _with_cuts(core, _read(core, core.without_secrets(given), shorten))
 
 
@@ -512,7 +508,7 @@ def _in_its_dialect(core: Core, ready: ReadyMessages, row: SessionRow) -> ReadyM
     if stored.dialect == "auto":
         found = distinctive_dialect(ready.raws)
         if found:
-            core.save_profile(structs.replace(core.profile, dialect=found))
+            core.save_profile(structs.replace(core.profile, dialect=found, prompt=stored.prompt))
         return ready
     if core.profile.dialect != stored.dialect:
         core.profile = structs.replace(core.profile, dialect=stored.dialect)

@@ -83,6 +83,7 @@ class AsyncSession:
     record = _awaited(Session.record)
     answer = _awaited(Session.answer)
     context = _awaited(Session.context)
+    set_prompt = _awaited(Session.set_prompt)
     history = _awaited(Session.history)
     usage = _awaited(Session.usage)
     verify = _awaited(Session.verify)

@@ -121,7 +121,7 @@ def emit_queued(core: Core, jobs: Iterable[Job]) -> None:
 
 def fresh_window(core: Core) -> Report:
     """Begin anew with what must not be forgotten: task, rules, failures, references, and instructions if they fit."""
-    target = min(_emergency_target(core), _instructions(core) + _FRESH_TOKENS)
+    target = min(_emergency_target(core), _instruction_tokens(core) + _FRESH_TOKENS)
     return compact(core, core.ask(target_tokens=target, kind="manual"), with_model=False)
 
 
@@ -145,11 +145,13 @@ def _emergency_target(core: Core) -> int:
     return level_target(core.settings.levels[-1].level, core.settings.levels, budget)
 
 
-def _instructions(core: Core) -> int:
+def _instruction_tokens(core: Core) -> int:
+    """Of what a fresh window begins with: instructions among the messages, tools and a system prompt beside them."""
     context = core.current_context()
     dialect = core.dialect(context.raws)
     instructions = [message for message in dialect.parse(context.raws) if message.role in ("system", "developer")]
-    return sum(core.counter(dialect).count_many(instructions))
+    counter = core.counter(dialect)
+    return sum(counter.count_many(instructions)) + core.fixed_tokens(counter)
 
 
 def compact_when_due(core: Core, ask: CompactionRequest, level: Level | None, why: str = "") -> Report | None:

@@ -110,7 +110,7 @@ def commit(
     """
     context, report, store, session_id = new.context, new.result.report, core.store, core.id
     messages = dialect.parse(new.raws)
-    gauge = measure_messages(messages, counter)
+    gauge = measure_messages(messages, counter, core.fixed_tokens(counter))
     bodies = store.ready(json_bytes(raw) for raw in new.raws)
     known = {each.hash: each for each in context.items if each.position}
     with core.writing() as row:

@@ -31,7 +31,9 @@ from context_compactor.sessions.state import (
     Profile,
     SessionState,
     TokenGauge,
+    explain_hidden,
     measure_messages,
+    read_profile,
     read_session_state,
     tokens_now,
 )
@@ -40,7 +42,7 @@ from context_compactor.store.events import EventType, make_event
 from context_compactor.store.rows import SessionRow, timestamp
 from context_compactor.summarize.model import Control
 from context_compactor.tokens.budget import Budget
-from context_compactor.tokens.counting import MessageCounter
+from context_compactor.tokens.counting import MessageCounter, PromptSize
 from context_compactor.tokens.models import PromptCache, cache_seconds_for
 
 WorkKind = Literal["compaction", "preparation"]
@@ -261,6 +263,7 @@ class Core:
             window=self.profile.window,
             settings=self.settings,
             model=self.model,
+            prompt=self.profile.prompt or PromptSize(),
             largest_prompt=self.profile.largest_prompt,
             **more,
         )
@@ -361,12 +364,33 @@ class Core:
 
     def gauge(self, row: SessionRow, state: SessionState, counter: MessageCounter) -> TokenGauge:
         """The gauge of the context as it is now: as it was stored, or counted again when somebody else changed it."""
-        gauge = state.gauge
+        gauge, fixed = state.gauge, self.fixed_tokens(counter, row)
         if (gauge.head, gauge.view, gauge.counter) == (row.head, row.view, counter.counter.name):
-            return gauge
+            return gauge.with_fixed(fixed)
         context = self.current_context(row)
-        counted = measure_messages(self.dialect(context.raws).parse(context.raws), counter)
+        counted = measure_messages(self.dialect(context.raws).parse(context.raws), counter, fixed)
         return structs.replace(counted, head=row.head, view=row.view)
+
+    def fixed_tokens(self, counter: MessageCounter, row: SessionRow | None = None) -> int:
+        """The tokens of the tools and the system prompt; with a row, as another process may have set them."""
+        if row is not None:
+            prompt = read_profile(row.profile).prompt
+            if prompt != self.profile.prompt:
+                self.profile = structs.replace(self.profile, prompt=prompt)
+        return counter.fixed_tokens(self.profile.prompt or PromptSize()).total
+
+    def set_prompt(self, tools: object, system: object) -> None:
+        """The tools and the system prompt from now on, for other processes too; what is None is as it was."""
+        with self.writing() as row:
+            counter = self.counter(self.dialect(self.current_context(row).raws))
+            stored, state = read_profile(row.profile), read_session_state(row.state)
+            prompt = counter.prompt_size(tools, system, stored.prompt)
+            if prompt == stored.prompt:
+                return
+            if stored.prompt is None:
+                state = explain_hidden(state, counter.fixed_tokens(prompt).total)
+            self.save_profile(structs.replace(stored, prompt=prompt))
+            self.save(structs.replace(state, gauge=self.gauge(self.row(), state, counter)))
 
     def tokens(self, state: SessionState) -> int:
         """The tokens of the next request."""

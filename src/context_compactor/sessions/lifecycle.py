@@ -130,6 +130,8 @@ def open_core(
     clock: Clock = wall_clock,
     schedule: Schedule | None = None,
     summarizer: str | Model | None = None,
+    tools: object = None,
+    system: object = None,
     owner: str = "",
 ) -> Core:
     """The inside of a session, made when there is none."""
@@ -164,7 +166,11 @@ def open_core(
         schedule=schedule,
     )
     try:
+        # what is neither is refused before anything is written
+        core.counter(core.dialect([])).prompt_size(tools, system)
         _begin(core, own, settings)
+        if tools is not None or system is not None:
+            core.set_prompt(tools, system)
         if summarizer is not None:
             core.use_summarizer(summarizer_for(core.settings, summarizer))
     except BaseException:
@@ -255,6 +261,7 @@ def _continue(core: Core, stored: Profile, own: Profile, settings: Settings | No
         dialect=own.dialect if own.dialect != "auto" else stored.dialect,
         is_dialect_named=own.is_dialect_named or stored.is_dialect_named,
         model=own.model or stored.model,
+        prompt=stored.prompt,
         owner=stored.owner or ("" if own.owner.startswith(OS_USER) else own.owner),
         settings=own.settings if settings else stored.settings,
         largest_prompt=stored.largest_prompt if own.model in (None, stored.model) else 0,

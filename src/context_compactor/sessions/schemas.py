@@ -55,6 +55,10 @@ class CreateBody(Body, frozen=True):
     dialect: DialectName = "auto"
     model: Annotated[str, Meta(max_length=200)] | None = None
     """The agent's model, which says how tokens are counted."""
+    tools: list[dict[str, Any]] | dict[str, Any] | None = None
+    """The tool definitions that the agent sends with every request, or a `toolConfig`: only their size is kept."""
+    system: str | list[Any] | dict[str, Any] | None = None
+    """The system prompt that the agent sends beside the messages: only its size is kept."""
     settings: dict[str, Any] | None = None
     """Settings of this session, by name."""
 

@@ -43,7 +43,7 @@ from context_compactor.sessions.facts import PreparedWork, all_facts, prepare_co
 from context_compactor.sessions.handoff import hand_off, orchestrator, points, receive
 from context_compactor.sessions.holders import hold, release
 from context_compactor.sessions.lifecycle import clear_deleted, delete_from, expire_old, open_core
-from context_compactor.sessions.log import Raw, missing_contents
+from context_compactor.sessions.log import missing_contents
 from context_compactor.sessions.recall import PAGE_TOKENS, RecallPage, Restored, restore
 from context_compactor.sessions.state import check_owner
 from context_compactor.sessions.tiers import clear_tier, current_tiers, plan_compaction, set_tier
@@ -151,6 +151,8 @@ class Session:
         clock: Clock = wall_clock,
         schedule: Schedule | None = None,
         summarizer: str | Model | None = None,
+        tools: object = None,
+        system: object = None,
         strategies: Sequence[Strategy | str] = (),
         layouts: Sequence[Layout] = (),
         owner: str | None = None,
@@ -158,10 +160,11 @@ class Session:
         """Open a session: create it, or continue it if it exists, also from another process.
 
         Options that are not given are as when the session was last opened, otherwise as in the settings. `model` is
-        the model that runs the agent. `summarizer`, a name or an object, is the model that writes summaries. With a
-        `schedule` automatic compactions are queued as jobs, except emergencies; see `jobs`. `owner` is, for example, a
-        user's id: sessions of one owner learn from each other, and a session without an owner does not take part.
-        `strategies` and `layouts` are as in `compact`; they are not stored, so pass them each time.
+        the model that runs the agent. `summarizer`, a name or an object, is the model that writes summaries. `tools`
+        and `system` are as in `set_prompt`. With a `schedule` automatic compactions are queued as jobs, except
+        emergencies; see `jobs`. `owner` is, for example, a user's id: sessions of one owner learn from each other, and
+        a session without an owner does not take part. `strategies` and `layouts` are as in `compact`; they are not
+        stored, so pass them each time.
         """
         own = load_strategies(strategies), check_layouts(layouts)
         core = open_core(
@@ -176,6 +179,8 @@ class Session:
             clock=clock,
             schedule=schedule,
             summarizer=summarizer,
+            tools=tools,
+            system=system,
             owner="" if owner is None else check_owner(owner),
         )
         core.strategies, core.layouts = own
@@ -225,12 +230,14 @@ class Session:
 
     def append(
         self,
-        message: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        message: object,
         usage: Any = None,
         *,
         within: Callable[[], None] = lambda: None,
     ) -> Report | None:
         """Append one message or several, all or none; `usage` is what the provider reported for the reply.
+
+        Messages are dictionaries or objects of an SDK; a whole response stands for the messages in it.
 
         When a level is reached and compaction is automatic, the context is compacted and the report returned. `within`
         is called in the same transaction: what it writes to the store is committed with the messages, and if it
@@ -238,13 +245,13 @@ class Session:
         """
         return self.answer(self.record(message, usage, within=within))
 
-    def make_ready(self, message: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> ReadyMessages:
+    def make_ready(self, message: object) -> ReadyMessages:
         """Prepare messages for `record`: everything that takes time and needs no transaction. Nothing is written."""
         return make_ready(self._core, message)
 
     def record(
         self,
-        message: Mapping[str, Any] | Sequence[Mapping[str, Any]] | ReadyMessages,
+        message: object,
         usage: Any = None,
         *,
         within: Callable[[], None] = lambda: None,
@@ -273,7 +280,7 @@ class Session:
             if core.schedule is None:  # else jobs see to it
                 expire_old(core.store, core.settings, core.clock, core.id)
 
-    def context(self, at: int | None = None, *, sealed: bool = True) -> list[Raw]:
+    def context(self, at: int | None = None, *, sealed: bool = True) -> list[Any]:
         """The messages to send next; with `at`, the context when that many messages had been appended.
 
         The first call after opening also checks the level. With `sealed=False` signed and encrypted parts are left
@@ -283,6 +290,16 @@ class Session:
             return views.context(self._core, views.context_at(self._core, at), sealed=sealed)
         self.check()
         return views.context(self._core, self._core.current_context(), sealed=sealed)
+
+    def set_prompt(self, tools: object = None, system: object = None) -> None:
+        """Set the tools and the system prompt that you send beside the messages, in the form of any provider.
+
+        They are counted from now on, in every process that has the session open; only their size is stored. What is
+        None is as before, an empty list or text is none. The next `context` checks whether a level is reached.
+        """
+        self._begin()
+        self._core.set_prompt(tools, system)
+        self._is_checked = False
 
     def check(self) -> None:
         """Check whether a level is reached, once after opening; `context` does this too.
@@ -297,7 +314,7 @@ class Session:
         except StoreError as error:
             _log.warning("session %r: whether a level is reached could not be noted: %s", self.id, error)
 
-    def history(self, after: int = 0, limit: int | None = None) -> list[Raw]:
+    def history(self, after: int = 0, limit: int | None = None) -> list[Any]:
         """Everything that was appended, in order, equal to what went in; or `limit` messages after number `after`."""
         return views.history(self._core, after, limit)
 

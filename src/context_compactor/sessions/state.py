@@ -18,7 +18,7 @@ from context_compactor.facts.calls import file_paths_of, is_read
 from context_compactor.settings import RENAMED_IN_SESSIONS, Settings, Spending
 from context_compactor.tokens.budget import PlateauAlarm, SuggestionCounters
 from context_compactor.tokens.calibration import Calibration, anchored_tokens
-from context_compactor.tokens.counting import MessageCounter, is_question, message_bytes
+from context_compactor.tokens.counting import MessageCounter, PromptSize, is_question, message_bytes
 
 _MAX_FAILURES = 3
 _MAX_INEFFECTIVE = 2
@@ -102,7 +102,7 @@ _INVISIBLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
 class Profile(Struct, frozen=True, kw_only=True):
     """What a session was opened with last. `settings` are those that were given and differ from the defaults, all but
-    the agent's `model`.
+    the agent's `model`. `prompt` is the size of its tools and system prompt; None when they were never given.
 
     `owner` is who its lessons belong to; without one it neither teaches nor learns. A dialect that `is_dialect_named`
     by the caller is the one to read any message in; else it was found, and messages of another one are refused.
@@ -113,6 +113,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     dialect: str = "auto"
     is_dialect_named: bool = False
     model: str | None = None
+    prompt: PromptSize | None = None
     owner: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
     largest_prompt: int = 0
@@ -121,7 +122,8 @@ class Profile(Struct, frozen=True, kw_only=True):
 class TokenGauge(Struct, frozen=True, kw_only=True):
     """How full the context is, kept up to date message by message so that nothing is counted twice.
 
-    `tokens` and `bytes` are our own counts; `thinking` those of reasoning that a provider drops at the next question;
+    `tokens` and `bytes` are our own counts; `fixed` is what of the tokens are tools and a system prompt, `thinking`
+    those of reasoning that a provider drops at the next question;
     `anchor` is what the provider reported last and what we counted then. `head` and `view` say for which context it is
     true, `counter` who counted.
     """
@@ -130,12 +132,19 @@ class TokenGauge(Struct, frozen=True, kw_only=True):
     view: int = 0
     counter: str = ""
     tokens: int = 0
+    fixed: int = 0
     thinking: int = 0
     bytes: int = 0
     tool_results: int = 0
     open_calls: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     anchor: tuple[int, int] | None = None
+
+    def with_fixed(self, tokens: int) -> TokenGauge:
+        """The same with tools and a system prompt of so many tokens."""
+        if tokens == self.fixed:
+            return self
+        return replace(self, tokens=self.tokens + tokens - self.fixed, fixed=tokens)
 
 
 class ReplacedContext(Struct, frozen=True):
@@ -265,9 +274,9 @@ _MAX_FILES = 100
 _LATE_REPORTS = 2
 
 
-def measure_messages(messages: Sequence[Message], counter: MessageCounter) -> TokenGauge:
-    """The gauge of a context."""
-    empty = TokenGauge(counter=counter.counter.name, tokens=counter.overhead.request)
+def measure_messages(messages: Sequence[Message], counter: MessageCounter, fixed: int = 0) -> TokenGauge:
+    """The gauge of a context with tools and a system prompt of `fixed` tokens."""
+    empty = TokenGauge(counter=counter.counter.name, tokens=counter.overhead.request + fixed, fixed=fixed)
     return add_messages(empty, messages, counter)
 
 
@@ -299,6 +308,17 @@ def add_messages(
         open_calls=tuple(calls),
         files=tuple(files)[-_MAX_FILES:],
     )
+
+
+def explain_hidden(state: SessionState, tokens: int) -> SessionState:
+    """The state when tools and a system prompt of so many tokens become known for the first time.
+
+    What the provider has counted so far on top of our messages were they, as far as they go.
+    """
+    known = min(tokens, max(0, round(state.calibration.offset)))
+    gauge, calibration = state.gauge, state.calibration.with_counted(known)
+    anchor = gauge.anchor and (gauge.anchor[0], gauge.anchor[1] + known)
+    return replace(state, gauge=replace(gauge, anchor=anchor), calibration=calibration)
 
 
 def replace_context(state: SessionState, gauge: TokenGauge) -> SessionState:

@@ -127,7 +127,7 @@ class MessageWeights:
         raws = [read_json(entry.body) for entry in entries if entry.kind == MESSAGE]
         dialect = core.dialect(raws or None)
         counter = core.counter(dialect)
-        self._gauge = self._gauge or measure_messages([], counter)
+        self._gauge = self._gauge or measure_messages([], counter, core.fixed_tokens(counter, row))
         for entry in entries:
             self._take(entry, core, dialect, counter)
         self.head = row.head

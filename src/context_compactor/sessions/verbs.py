@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import update_wrapper
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
 
 from msgspec import Struct
 
+from context_compactor.dialects.dialect import one_or_several, plain_messages
 from context_compactor.engine.plan import Plan
 from context_compactor.engine.tiers import Tier, tier_named, write_turns
+from context_compactor.json_values import plain_value
 from context_compactor.sessions import schemas
 from context_compactor.sessions.schemas import NoQuery
+from context_compactor.tokens.counting import read_system, read_tools
 
 P = ParamSpec("P")
 P2 = ParamSpec("P2")
@@ -223,10 +226,25 @@ class Verbs:
         window: int,
         dialect: str = "auto",
         model: str | None = None,
+        tools: object = None,
+        system: object = None,
         settings: Mapping[str, Any] | None = None,
     ) -> VerbCall[schemas.CreateBody]:
-        """Open a session: create it, or continue it if it exists."""
-        return _ask(schemas.CreateBody, id=session_id, window=window, dialect=dialect, model=model, settings=settings)
+        """Open a session: create it, or continue it if it exists. What is given holds from now on.
+
+        `tools` and `system` are what the agent sends beside the messages: they are counted, and only their size is
+        kept.
+        """
+        return _ask(
+            schemas.CreateBody,
+            id=session_id,
+            window=window,
+            dialect=dialect,
+            model=model,
+            tools=None if tools is None else read_tools(tools),
+            system=None if system is None else read_system(system),
+            settings=settings,
+        )
 
     @verb("GET /v1/sessions", schemas.PageQuery, schemas.SessionPage)
     def sessions(self, after: str | None = None, limit: int = 100) -> VerbCall[schemas.PageQuery]:
@@ -250,8 +268,8 @@ class Verbs:
     def append(
         self,
         session_id: str,
-        message: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-        usage: Mapping[str, Any] | None = None,
+        message: object,
+        usage: object = None,
         *,
         key: str | None = None,
     ) -> VerbCall[schemas.AppendBody]:
@@ -259,8 +277,8 @@ class Verbs:
 
         With the header `Idempotency-Key` a repeated request appends nothing and gets the first answer.
         """
-        messages: Any = [message] if isinstance(message, Mapping) else list(message)
-        given = None if usage is None else dict(usage)
+        messages = plain_messages(one_or_several(message))
+        given = plain_value(usage)
         return VerbCall(schemas.AppendBody(messages=messages, usage=given), session_id, key=key or "")
 
     @verb(

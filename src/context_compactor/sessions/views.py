@@ -68,7 +68,8 @@ def tokens_of(core: Core, past: SessionContext) -> int:
     """The tokens of a context of any moment, counted anew; one in which nothing was said yet has none."""
     dialect = core.dialect(past.raws)
     messages = dialect.parse(past.raws)
-    return measure_messages(messages, core.counter(dialect)).tokens if messages else 0
+    counter = core.counter(dialect)
+    return measure_messages(messages, counter, core.fixed_tokens(counter)).tokens if messages else 0
 
 
 def history(core: Core, after: int = 0, limit: int | None = None) -> list[Raw]:
@@ -94,7 +95,7 @@ def usage(core: Core) -> Usage:
         split_turns(messages),
         core.budget(counter),
         counter,
-        fixed_tokens=core.settings.overhead_tokens,
+        fixed=counter.fixed_tokens(core.ask().prompt, other=core.settings.overhead_tokens),
         anchor=Anchor(len(messages), core.tokens(state)) if state.gauge.anchor is not None else None,
         calibration=state.calibration,
         files_loaded=len(state.gauge.files),

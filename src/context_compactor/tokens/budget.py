@@ -19,7 +19,7 @@ from context_compactor.dialects.turns import Turn
 from context_compactor.errors import BadSetting
 from context_compactor.settings import DEFAULT_LEVELS, Level, LevelRule
 from context_compactor.tokens.calibration import Calibration, anchored_tokens
-from context_compactor.tokens.counting import MessageCounter, last_question, message_bytes
+from context_compactor.tokens.counting import FixedTokens, MessageCounter, last_question, message_bytes
 from context_compactor.tokens.models import Window
 
 
@@ -162,21 +162,22 @@ def measure(
     budget: Budget,
     message_counter: MessageCounter,
     *,
-    fixed_tokens: int = 0,
+    fixed: FixedTokens | None = None,
     anchor: Anchor | None = None,
     calibration: Calibration | None = None,
     files_loaded: int = 0,
     levels: Sequence[LevelRule] = DEFAULT_LEVELS,
 ) -> Usage:
-    """Weigh a context. `fixed_tokens` are sent with every request and stand in no message: tool definitions, mostly.
+    """Weigh a context. `fixed` is sent with every request and stands in no message: tools and a system prompt.
 
     With an anchor the total is what the provider reported plus our count of what came after; with a calibration that
     has learned something it is corrected by that; else it is our own count.
     """
     messages = [message for turn in turns for message in turn.messages]
     message_counter.learn(messages)
-    sections = _sections(messages, message_counter, max(0, fixed_tokens))
-    tokens, margin, source = _total(sections.total, messages, message_counter, anchor, calibration)
+    fixed = fixed or FixedTokens()
+    sections = _sections(messages, message_counter, fixed)
+    tokens, margin, source = _total(sections.total, fixed.other, messages, message_counter, anchor, calibration)
     size = sum(map(message_bytes, messages))
     return Usage(
         tokens=tokens,
@@ -211,6 +212,7 @@ def growth_per_turn(turns: Sequence[Turn], message_counter: MessageCounter) -> i
 
 def _total(
     counted: int,
+    guessed: int,
     messages: Sequence[Message],
     counter: MessageCounter,
     anchor: Anchor | None,
@@ -223,7 +225,7 @@ def _total(
             margin = min(counter.margin, counter.margin * abs(since) / tokens)
             return tokens, max(_ANCHORED_MARGIN, margin), "anchored on the last reply"
     if calibration is not None and calibration.replies:
-        estimate = calibration.estimate(counted)
+        estimate = calibration.estimate(counted - guessed)  # it has learned what there is beside what we can count
         return estimate.tokens, estimate.margin, "counted and calibrated"
     return counted, counter.margin, "counted"
 
@@ -237,8 +239,8 @@ def _fit_to_total(sections: Sections, tokens: int) -> Sections:
     return Sections(**{**shrunk, "unseen": tokens - sum(shrunk.values())})
 
 
-def _sections(messages: Sequence[Message], counter: MessageCounter, fixed_tokens: int) -> Sections:
-    sums: Counter[str] = Counter(system=counter.overhead.request, tools=fixed_tokens)
+def _sections(messages: Sequence[Message], counter: MessageCounter, fixed: FixedTokens) -> Sections:
+    sums: Counter[str] = Counter(system=counter.overhead.request + fixed.system, tools=fixed.tools + fixed.other)
     resent = last_question(messages) if counter.overhead.drops_thinking else 0
     for at, message in enumerate(messages):
         sums["tool_results" if message.results else _role_section(message)] += counter.frame_tokens(message)

@@ -86,6 +86,11 @@ class Calibration(Struct, frozen=True):
             grown=(self.grown + grown) * keep,
         )
 
+    def with_counted(self, tokens: int) -> Calibration:
+        """The same, had we counted so many tokens more in each of the requests so far."""
+        replies = tuple(replace(reply, counted=reply.counted + tokens) for reply in self.replies)
+        return replace(self, replies=replies)
+
     def estimate(self, counted: int) -> Estimate:
         """What the provider would count where we count so many."""
         counted = max(0, counted)

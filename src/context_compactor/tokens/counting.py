@@ -13,12 +13,14 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from context_compactor.dialects.detection import dialect_named
-from context_compactor.dialects.dialect import Overhead
+from context_compactor.dialects.dialect import MAX_DEPTH, Overhead, is_deeper, kind_of_value
 from context_compactor.dialects.messages import Media, Message, Part, Thinking, ToolCall, ToolResult
 from context_compactor.errors import BadSetting
+from context_compactor.json_values import plain_value
 from context_compactor.protocols import TokenCounter
 from context_compactor.tokens.models import family_of
 
@@ -215,6 +217,32 @@ def _openai_patches(width: int, height: int) -> int:
     return ceil(min(patches, _OPENAI_MOST_PATCHES) * _OPENAI_PER_PATCH)
 
 
+class PromptSize(Struct, frozen=True):
+    """What is sent with every request beside the messages: how many tools, and the tokens of their definitions and of
+    the system prompt, without what the wire format adds."""
+
+    tools: int = 0
+    tool_tokens: int = 0
+    system_tokens: int = 0
+
+
+class FixedTokens(Struct, frozen=True):
+    """Tokens of what is sent with every request beside the messages. `other` is what is only known as a number."""
+
+    tools: int = 0
+    system: int = 0
+    other: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them together."""
+        return self.tools + self.system + self.other
+
+    def __str__(self) -> str:
+        named = {"tools": self.tools, "system": self.system, "overhead_tokens": self.other}
+        return ", ".join(f"{name} {tokens:,} tokens" for name, tokens in named.items() if tokens)
+
+
 # Texts are known by hash and length in one number, so that asking again costs a look-up and no text is kept alive.
 _MAX_CACHED_TEXTS = 20_000
 
@@ -293,12 +321,23 @@ class MessageCounter:
         """Tokenise in one batch every text of these messages that was not seen before."""
         self.texts([text for message in messages for part in message.parts for text in self._texts_of(part)])
 
-    def count_tools(self, tools: Sequence[Any] | None) -> int:
-        """The tokens of tool definitions as they stand in front of a request."""
-        if not tools:
-            return 0
-        counts = self.texts([_json_bytes(tool).decode("utf-8", "replace") for tool in tools])
-        return self.overhead.tools + sum(counts) + self.overhead.tool * len(counts)
+    def prompt_size(self, tools: object, system: object, known: PromptSize | None = None) -> PromptSize:
+        """The size of tool definitions and a system prompt, in the form of any provider; what is None is as `known`.
+
+        Raises `BadSetting` for what is neither.
+        """
+        known = known or PromptSize()
+        if tools is not None:
+            counts = self.texts([_json_bytes(tool).decode("utf-8", "replace") for tool in read_tools(tools)])
+            known = replace(known, tools=len(counts), tool_tokens=sum(counts))
+        if system is not None:
+            known = replace(known, system_tokens=self.text(read_system(system)))
+        return known
+
+    def fixed_tokens(self, prompt: PromptSize, other: int = 0) -> FixedTokens:
+        """The tokens of tools and a system prompt of this size as they stand in front of a request."""
+        tools = prompt.tool_tokens + self.overhead.tool * prompt.tools
+        return FixedTokens(tools + self.overhead.tools if prompt.tools else 0, prompt.system_tokens, max(0, other))
 
     def _part(self, part: Part, message: Message, details: Iterator[str]) -> int:
         if isinstance(part, ToolResult):
@@ -358,6 +397,75 @@ def last_question(messages: Sequence[Message]) -> int:
 def is_question(message: Message) -> bool:
     """Whether the user speaks in a message, and not a tool."""
     return message.role == "user" and not message.results
+
+
+_TOOL_LISTS = ("functionDeclarations", "function_declarations")
+
+
+def read_tools(tools: object) -> list[dict[str, Any]]:
+    """The definition of each tool, from a request's list of tools in any dialect or a `toolConfig`.
+
+    Raises `BadSetting` for anything else.
+    """
+    _refuse_depth("tools", tools)
+    plain = _read_plain("tools", tools)
+    if isinstance(plain, dict):
+        plain = plain.get("tools", [plain] if any(name in plain for name in _TOOL_LISTS) else plain)
+    if not isinstance(plain, (list, tuple)):
+        raise BadSetting(
+            f"tools: expected a list of tool definitions, got {kind_of_value(plain)}. "
+            "Try: the value that is sent as `tools` (or `toolConfig`) in the request."
+        )
+    for number, tool in enumerate(plain):
+        if not isinstance(tool, dict):
+            raise BadSetting(
+                f"tools[{number}]: expected a tool definition, got {kind_of_value(tool)}. "
+                "Try: a dictionary, or an object with model_dump() or to_dict()."
+            )
+    return [each for tool in plain for each in _declarations(tool)]
+
+
+def _declarations(tool: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The functions that a tool of Gemini holds, and what else it is; any other tool is one."""
+    lists = [tool[name] for name in _TOOL_LISTS if isinstance(tool.get(name), list)]
+    yield from (each for declared in lists for each in declared)
+    rest = {name: value for name, value in tool.items() if name not in _TOOL_LISTS}
+    if rest or not lists:
+        yield rest if lists else tool
+
+
+def read_system(system: object) -> str:
+    """The words of a system prompt: a text, blocks with texts, or a message or content that holds them.
+
+    Raises `BadSetting` for anything else.
+    """
+    _refuse_depth("system", system)
+    return _system_text(_read_plain("system", system))
+
+
+def _system_text(plain: Any) -> str:
+    if isinstance(plain, str):
+        return plain
+    if isinstance(plain, (list, tuple)):
+        return "\n".join(filter(None, map(_system_text, plain)))
+    if isinstance(plain, dict):
+        return _system_text(next((plain[name] for name in ("text", "content", "parts") if plain.get(name)), ""))
+    raise BadSetting(
+        f"system: expected a text or a list of blocks with texts, got {kind_of_value(plain)}. "
+        "Try: the value that is sent as the system prompt in the request."
+    )
+
+
+def _read_plain(name: str, value: object) -> Any:
+    try:
+        return plain_value(value)
+    except ValueError as problem:
+        raise BadSetting(f"{name}: {problem}. Try: a dictionary.") from problem
+
+
+def _refuse_depth(name: str, value: object) -> None:
+    if is_deeper(value, MAX_DEPTH):
+        raise BadSetting(f"{name}: lists and objects are nested more than {MAX_DEPTH} deep, which is the most")
 
 
 def message_bytes(message: Message) -> int:
