@@ -318,8 +318,9 @@ def apply_overrides(zones: dict[int, Zone], room: Room, overrides: TierOverrides
         if tier is Tier.SUMMARIZE and found.zones[number] is Zone.VERBATIM:
             is_shorter_in_place = size_of[number].least < size_of[number].whole
             found.zones[number] = Zone.PLACED if is_shorter_in_place else Zone.FOLDED
+    stay = {number for number, tier in overrides.items() if tier is Tier.KEEP}
     while (meeting := next(_meetings(room, found.zones), None)) is not None:
-        _keep_apart(*meeting, found, size_of, overrides)
+        _keep_apart(*meeting, found, size_of, overrides, stay)
     return found
 
 
@@ -342,13 +343,22 @@ def _meetings(room: Room, zones: dict[int, Zone]) -> Iterator[tuple[Turn, list[T
 
 
 def _keep_apart(
-    first: Turn, between: list[Turn], found: ZonedTurns, size_of: dict[int, TurnSize], overrides: TierOverrides
+    first: Turn,
+    between: list[Turn],
+    found: ZonedTurns,
+    size_of: dict[int, TurnSize],
+    overrides: TierOverrides,
+    stay: set[int],
 ) -> None:
-    """Keep two steps of the agent, or two messages of the user, apart."""
+    """Keep two steps of the agent, or two messages of the user, apart.
+
+    What is in `stay` is never folded, and what is kept here joins it: else two meetings could undo each other for ever.
+    """
     reason = _BETWEEN[between[0].role]
     free = [turn for turn in between if turn.number not in overrides]
-    if free or overrides.get(first.number) is Tier.KEEP:
+    if free or first.number in stay:
         stays = min(free or between, key=lambda turn: size_of[turn.number].whole).number
+        stay.add(stays)
         found.zones[stays] = Zone.VERBATIM
         found.why[stays] = f"{found.why[stays]}, but {reason}" if stays in found.why else reason
     else:
