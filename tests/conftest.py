@@ -15,6 +15,7 @@ from shutil import rmtree
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.internal.conjecture import providers
 
 from tests.postgres import Given, Server, new_schema
 
@@ -30,7 +31,12 @@ for profile, examples in (("ci", 6), ("more", 30)):
         profile, deadline=None, max_examples=examples, derandomize=True, suppress_health_check=CALM, phases=FAST
     )
 settings.register_profile("deep", deadline=None, max_examples=400, suppress_health_check=CALM)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "ci")
+settings.load_profile(PROFILE)
+if PROFILE != "deep":
+    # Else examples are also made of constants in the modules that happen to be loaded, so that they are others whenever
+    # the tests are shared out in another way.
+    providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_collection_finish() -> None:

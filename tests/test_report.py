@@ -32,7 +32,7 @@ FIELDS = """status reason trigger level session_id compaction_id created_at dura
 tokens_saved reduction_percent target_tokens messages_before messages_after messages_removed preserved summarized
 archived discarded recovery_instructions facts_added fidelity cache cost expected model_calls told_by corrections
 checkpoint
-repairs metrics floor""".split()
+repairs notes metrics floor""".split()
 
 
 @pytest.fixture

@@ -142,7 +142,7 @@ def forgotten(
     gone = [*over, *resolved(result)]
     found = []
     for command, error in failures:
-        if any(_start(command, 60) == known and _start(error, 30) in told for known, told in gone):
+        if any(_start(command, 60) in known and _start(error, 30) in told for known, told in gone):
             continue
         if _start(command, 60) not in text:
             found.append(f"command: {command}")
@@ -248,6 +248,7 @@ def reused(archives: Sequence[Compaction]) -> list[str]:
     """Ids that mean one thing in an earlier compaction and another in a later one.
 
     A later compaction may know a turn as an earlier one left it: without reasoning, and with marks that lead back.
+    Where a provider takes no two messages of the user in a row, words added before an answer become part of the turn.
     """
     known: dict[str, Any] = {}
     found = []
@@ -262,9 +263,13 @@ def reused(archives: Sequence[Compaction]) -> list[str]:
 def _is_same(first: Any, later: Any) -> bool:
     if isinstance(first, dict) and isinstance(later, dict) and first.keys() == later.keys():
         return all(_is_same(first[key], later[key]) for key in first)
-    if isinstance(first, list) and isinstance(later, list) and len(first) == len(later):
-        return all(map(_is_same, first, later))
+    if isinstance(first, list) and isinstance(later, list) and len(first) <= len(later):
+        return all(map(_is_same, first, later)) and all(map(_is_words, later[len(first) :]))
     return first == later or 'recall("' in str(later)
+
+
+def _is_words(block: Any) -> bool:
+    return isinstance(block, dict) and set(block) == {"text"}
 
 
 def _plain(value: Any) -> Any:

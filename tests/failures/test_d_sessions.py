@@ -45,7 +45,7 @@ def test_what_cannot_be_made_smaller_is_tried_once_and_again_only_when_it_has_gr
     """Row 11."""
     with opened(store, window=6_000) as session:
         typed = "Please look at the billing module with me and tell me what you would change about it first.\n\n" * 80
-        tried = [session.append([{"role": "user", "content": typed}] * 3)]
+        tried = [session.append([{"role": "user", "content": f"{number}. {typed}"} for number in range(3)])]
         for number in range(12):
             tried.append(session.append({"role": "assistant", "content": f"Noted {number}."}))
             tried.append(session.append({"role": "user", "content": f"Go on {number}."}))
