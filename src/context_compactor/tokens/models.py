@@ -181,6 +181,10 @@ def _anthropic(
     )
 
 
+# Sources of rows that their maker's own pages did not confirm on that day.
+_SECOND_HAND = "release notes and price lists of resellers"
+_EARLIER = "earlier price lists"
+
 _OPENAI_LONG: dict[str, Any] = {"long_above": 272_000, "long_input": 2.0, "long_output": 1.5}
 
 
@@ -189,7 +193,7 @@ def _openai(
 ) -> KnownModel:
     """A model of OpenAI. `rates` are input, cached input and output."""
     put, read, got = rates
-    pattern = more.pop("pattern", re.escape(name))
+    pattern, source = more.pop("pattern", re.escape(name)), more.pop("source", "OpenAI, models and pricing")
     return KnownModel(
         name=name,
         pattern=pattern,
@@ -197,14 +201,15 @@ def _openai(
         output=output,
         price=Price(input=put, output=got, cache_read=read, **more),
         cache_seconds=life,
-        source="OpenAI, models and pricing",
+        source=source,
         seen="2026-11-18",
     )
 
 
 def _openai_writes(name: str, rates: tuple[float, float, float]) -> KnownModel:
     """A model of OpenAI from GPT-5.6 on: it charges 1.25 times the input to write, and keeps that for half an hour."""
-    return _openai(name, 922_000, 128_000, rates, _HALF_HOUR, cache_write=1.25 * rates[0], **_OPENAI_LONG)
+    more = {"cache_write": 1.25 * rates[0], "source": _SECOND_HAND, **_OPENAI_LONG}
+    return _openai(name, 922_000, 128_000, rates, _HALF_HOUR, **more)
 
 
 def _google(name: str, output: int, rates: tuple[float, float, float], **long: Any) -> KnownModel:
@@ -230,7 +235,7 @@ def _other(
         window=window,
         output=output,
         price=Price(input=put, output=got, cache_read=read, **long),
-        source=f"{maker}, models and pricing",
+        source=_SECOND_HAND if maker == "xAI" else f"{maker}, models and pricing",
         seen="2026-11-18",
     )
 
@@ -286,8 +291,8 @@ KNOWN_MODELS = (
     # From GPT-5.1 to 5.5 a prefix may be kept for up to a day: when it is gone is not known.
     _openai("gpt-5.5", 922_000, 128_000, (5.0, 0.50, 30.0), None, **_OPENAI_LONG),
     _openai("gpt-5.4", 922_000, 128_000, (2.5, 0.25, 15.0), None, **_OPENAI_LONG),
-    _openai("gpt-5.4-mini", 272_000, 128_000, (0.75, 0.075, 4.5), None),
-    _openai("gpt-5.4-nano", 272_000, 128_000, (0.20, 0.02, 1.25), None),
+    _openai("gpt-5.4-mini", 272_000, 128_000, (0.75, 0.075, 4.5), None, source=_EARLIER),
+    _openai("gpt-5.4-nano", 272_000, 128_000, (0.20, 0.02, 1.25), None, source=_EARLIER),
     _openai("gpt-5.2", 272_000, 128_000, (1.75, 0.175, 14.0), None, pattern=r"gpt-5\.[23](?:-codex)?"),
     _openai("gpt-5.1", 272_000, 128_000, (1.25, 0.125, 10.0), None, pattern=r"gpt-5\.1(?:-codex(?:-max)?)?"),
     _openai("gpt-5", 272_000, 128_000, (1.25, 0.125, 10.0), _HOUR, pattern="gpt-5(?:-codex)?"),
@@ -298,8 +303,8 @@ KNOWN_MODELS = (
     _openai("gpt-4.1-nano", 1_047_576, 32_768, (0.10, 0.025, 0.40), _HOUR),
     _openai("gpt-4o", 128_000, 16_384, (2.5, 1.25, 10.0), _HOUR),
     _openai("gpt-4o-mini", 128_000, 16_384, (0.15, 0.075, 0.60), _HOUR),
-    _openai("o3", 200_000, 100_000, (2.0, 0.50, 8.0), _HOUR),
-    _openai("o4-mini", 200_000, 100_000, (1.10, 0.275, 4.40), _HOUR),
+    _openai("o3", 200_000, 100_000, (2.0, 0.50, 8.0), _HOUR, source=_EARLIER),
+    _openai("o4-mini", 200_000, 100_000, (1.10, 0.275, 4.40), _HOUR, source=_EARLIER),
     # Half price to the end of 2026.
     _google("gemini-3.8-flash", 65_536, (0.75, 0.075, 3.75)),
     _google("gemini-3.5-flash", 65_536, (1.50, 0.15, 9.0)),
