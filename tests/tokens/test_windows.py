@@ -75,12 +75,9 @@ AROUND = [
 ]
 
 
-@pytest.mark.parametrize("known", OWN_ROWS, ids=lambda known: known.name)
-@pytest.mark.parametrize("around", AROUND)
-def test_a_name_finds_its_own_row_whatever_stands_around_it(known, around):
-    if " " in known.name:
-        pytest.skip("a row of several names")
-    assert known_model(around.format(known.name)) is known
+@pytest.mark.parametrize("known", [known for known in OWN_ROWS if " " not in known.name], ids=lambda known: known.name)
+def test_a_name_finds_its_own_row_whatever_stands_around_it(known):
+    assert [around for around in AROUND if known_model(around.format(known.name)) is not known] == []
 
 
 @pytest.mark.parametrize(
