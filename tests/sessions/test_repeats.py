@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compactor import compact
+from context_compactor import Session, compact
 from context_compactor.dialects.messages import is_repair_text
 from context_compactor.store.sqlite import SqliteStore
 from tests.dialects.shapes import BUILDERS
@@ -155,3 +155,28 @@ def test_the_history_is_what_was_appended_and_the_context_has_each_run_once(data
 
 def _runs(said):
     return groupby(said, key=lambda each: each[0])
+
+
+def test_words_added_to_an_unanswered_request_can_be_found_where_the_provider_joins_them(tmp_path):
+    """Bedrock takes no two messages of the user in a row: what is added becomes part of a turn that is archived."""
+
+    def said(text):
+        return {"role": "user", "content": [{"text": text}]}
+
+    def worked(number):
+        call = {"toolUse": {"toolUseId": f"c{number}", "name": "read", "input": {"path": f"part{number}.py"}}}
+        result = {"toolUseId": f"c{number}", "content": [{"text": f"value {number} = {number}\n" * 60}]}
+        return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [{"toolResult": result}]}]
+
+    store = f"sqlite:///{tmp_path / 'sessions.db'}"
+    with Session.open("run", window=200_000, store=store, dialect="bedrock") as session:
+        session.append([said("Please read all parts."), *(raw for number in range(20) for raw in worked(number))])
+        last = worked(20)
+        last[1]["content"].append({"text": "Important: never touch the zebra module."})
+        session.append(last)
+        session.compact(target_tokens=1_500)
+        session.append(said("Also rename the giraffe table to okapi."))
+        session.append([raw for number in range(21, 40) for raw in worked(number)])
+        session.compact(target_tokens=600)
+        found = session.search("giraffe table okapi")
+    assert any("giraffe table to okapi" in hit.text for hit in found)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Literal
+from zlib import crc32
 
 from msgspec import Struct
 
@@ -16,6 +17,7 @@ REFERENCE_PATTERN = re.compile(r"\b(?:turn|tool|file|agent)_\d{3,}\b")
 
 # What is archived beside a conversation is numbered from here, far behind any call of it.
 FIRST_EXTRA_NUMBER = 1_000_001
+_EXTRA_NUMBERS = 900_000
 
 ReferencePrefix = Literal["tool", "file", "agent", "turn"]
 
@@ -23,6 +25,11 @@ ReferencePrefix = Literal["tool", "file", "agent", "turn"]
 def reference_id(prefix: ReferencePrefix, number: int) -> str:
     """The id under which an original is recalled."""
     return f"{prefix}_{number:03d}"
+
+
+def text_reference(text: str) -> str:
+    """The id of a text that is archived beside a conversation, the same whenever it is."""
+    return reference_id("agent", FIRST_EXTRA_NUMBER + crc32(text.encode("utf-8", "replace")) % _EXTRA_NUMBERS)
 
 
 class ToolUse(Struct, frozen=True):

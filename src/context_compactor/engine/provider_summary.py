@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from zlib import crc32
 
 from msgspec import structs
 
@@ -11,7 +10,7 @@ from context_compactor.archive.originals import Original
 from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.messages import PROVIDER_SUMMARY, Message, Opaque
 from context_compactor.dialects.repair import IndexedMessage, repair_with_indexes
-from context_compactor.dialects.turns import FIRST_EXTRA_NUMBER, Turn, reference_id
+from context_compactor.dialects.turns import Turn, text_reference
 from context_compactor.engine.classify import ParsedContext, parse_context
 from context_compactor.engine.request import CompactionRun
 from context_compactor.tokens.counting import MessageCounter
@@ -19,7 +18,6 @@ from context_compactor.tokens.counting import MessageCounter
 # Of a target a summary may take this much and stay.
 _MOST = 0.5
 _READABLE = "[Summary by the provider of everything before this]"
-_ID_RANGE = 900_000
 
 
 def separate_summary(steps: Sequence[IndexedMessage], dialect: Dialect) -> list[IndexedMessage]:
@@ -94,6 +92,5 @@ def summary_original(parsed: ParsedContext, counter: MessageCounter) -> tuple[Or
     text = summary.messages[0].parts[0].text if summary and isinstance(summary.messages[0].parts[0], Opaque) else ""
     if not text or text.startswith("{"):
         return ()
-    ref = reference_id("agent", FIRST_EXTRA_NUMBER + crc32(text.encode("utf-8", "replace")) % _ID_RANGE)
-    recovery = f'recall("{ref}")'
-    return (Original(ref, "summary", "the provider's own summary", counter.text(text), text, recovery),)
+    ref = text_reference(text)
+    return (Original(ref, "summary", "the provider's own summary", counter.text(text), text, f'recall("{ref}")'),)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec import Struct, structs
 
+from context_compactor.archive.display import TURN
 from context_compactor.archive.originals import Original
-from context_compactor.archive.storage import prepare_items, store_items
+from context_compactor.archive.storage import load_originals, prepare_items, store_items
 from context_compactor.dialects.dialect import Dialect
-from context_compactor.dialects.messages import Message
+from context_compactor.dialects.messages import Message, Text
 from context_compactor.dialects.record import OPENING, open_record
-from context_compactor.dialects.turns import reference_id
+from context_compactor.dialects.strict_order import takes_turns
+from context_compactor.dialects.turns import reference_id, text_reference
 from context_compactor.engine.result import Compaction
 from context_compactor.errors import StaleBase, StoreError
 from context_compactor.json_values import json_bytes, read_json
@@ -73,6 +75,31 @@ def _as_logged(original: Original, items: Sequence[ContextItem], bodies: dict[in
     if not items or not all(item.position in bodies for item in items):
         return original
     return structs.replace(original, value=[read_json(bodies[item.position]) for item in items])
+
+
+def with_added_words(
+    core: Core, originals: Sequence[Original], dialect: Dialect, counter: MessageCounter
+) -> Iterator[Original]:
+    """Originals, and words that the user has added to a turn since it was archived, which stays as it was then.
+
+    That happens where the provider takes no two messages of the user in a row.
+    """
+    yield from originals
+    if not takes_turns(dialect):
+        return
+    rows = {row.ref: row for row in core.store.originals(core.id, kind=TURN) if row.content}
+    grown = [original for original in originals if original.id in rows and isinstance(original.value, list)]
+    for new, old in zip(grown, load_originals([rows[each.id] for each in grown], core.store), strict=True):
+        known = "\n".join(_user_texts(old.value, dialect))
+        for text in _user_texts(new.value, dialect):
+            if text not in known and "recall(" not in text:
+                ref, what = text_reference(text), f"what the user added to {new.id}"
+                yield Original(ref, "user message", what, counter.text(text), text, f'recall("{ref}")')
+
+
+def _user_texts(raws: Sequence[Raw], dialect: Dialect) -> list[str]:
+    spoken = [message for message in dialect.parse(raws) if message.role == "user"]
+    return [part.text for message in spoken for part in message.parts if isinstance(part, Text) and part.text.strip()]
 
 
 class NewContext(Struct, frozen=True):

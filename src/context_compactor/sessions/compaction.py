@@ -19,7 +19,7 @@ from context_compactor.json_values import read_json
 from context_compactor.sessions import checkpoints
 from context_compactor.sessions.append import after_context_change
 from context_compactor.sessions.archive import export_new
-from context_compactor.sessions.commit import archive, as_logged, commit, new_context
+from context_compactor.sessions.commit import archive, as_logged, commit, new_context, with_added_words
 from context_compactor.sessions.core import Core, ParsedSession, conversation_raws
 from context_compactor.sessions.events import notify
 from context_compactor.sessions.facts import promote, save_facts, with_times
@@ -204,7 +204,7 @@ def commit_compaction(core: Core, ask: CompactionRequest, made: PendingCompactio
     The checkpoint is written in between: it names ids of the archive, so these are there first.
     """
     originals = as_logged(made.result.archive, made.result.spans, made.context, core.store, core.id)
-    archive(core, originals, emit_retries=True)
+    archive(core, list(with_added_words(core, originals, made.dialect, made.counter)), emit_retries=True)
     made = made if made.report.checkpoint else _with_checkpoint(core, made)
     report, new = made.report, new_context(made.result, made.context, made.dialect)
     events: list[Event] = []
