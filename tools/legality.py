@@ -21,6 +21,7 @@ RULES = {
     "system": "a system message where the provider takes none",
     "thinking": "reasoning, or an item that needs it, though something before it has changed",
     "reasoning": "reasoning without the item it belongs to",
+    "reasoning-content": "calls without the `reasoning_content` that they came with (DeepSeek, Kimi)",
     "thought-signature": "a call without the signature that it came with",
     "compaction": "a compaction block behind other blocks of its message",
     "cache-marks": "more cache marks than a request may have",
@@ -59,8 +60,8 @@ def legality_page(made: str) -> str:
 def _cell(case: BrokenRule | None) -> str:
     if case is None:
         return ""
-    if case.before is not None:
-        return "removed"
     dialect = dialect_named(case.dialect).for_model(case.model)
     repaired, log = repair(dialect.parse(case.messages), dialect)
-    return "repaired" if log and not find_violations(repaired, dialect) else "reported"
+    if log and not find_violations(repaired, dialect):
+        return "repaired"
+    return "reported" if case.before is None else "removed"

@@ -66,6 +66,10 @@ def _result(call_id: str, text: str = "x = 1") -> Raw:
     return {"type": "tool_result", "tool_use_id": call_id, "content": text}
 
 
+def _blank_result(call_id: str) -> Raw:
+    return {"type": "tool_result", "tool_use_id": call_id, "content": [_text(" "), _text("x = 1")]}
+
+
 def _results(*ids: str) -> Raw:
     return {"role": "user", "content": [_result(each) for each in ids]}
 
@@ -137,7 +141,32 @@ _RESPONSES = {
 _BEFORE = {
     ("anthropic", "thinking"): [user("Look."), _thought(), user("And?")],
     ("openai-responses", "thinking"): [user("Look."), _REASONING, *_RESPONSES["thinking"][1:]],
+    ("openai-responses", "reasoning"): [user("Look."), _REASONING, {**assistant("Done."), "id": "msg_1"}, user("And?")],
 }
+
+
+def _thought_in_chat(reasoning: str | None = None) -> Raw:
+    """A call with reasoning as DeepSeek sends it, or with signed thinking as routers pass on Claude's."""
+    signed = [{"type": "thinking", "thinking": "I know.", "signature": "signed"}]
+    return _chat_calls("a") | ({"thinking_blocks": signed} if reasoning is None else {"reasoning_content": reasoning})
+
+
+_AFTER_THE_CALL = [_chat_result("a"), user("And?")]
+_CHAT_REASONING = [
+    BrokenRule(
+        "openai-chat",
+        "thinking",
+        [user("Look there."), _thought_in_chat(), *_AFTER_THE_CALL],
+        before=[user("Look."), _thought_in_chat(), *_AFTER_THE_CALL],
+    ),
+    BrokenRule(
+        "openai-chat",
+        "reasoning-content",
+        [user("Look."), _chat_calls("a"), *_AFTER_THE_CALL, {**assistant("Done."), "reasoning_content": "I know."}],
+        model="deepseek-v4-pro",
+        before=[user("Look."), _thought_in_chat("I look."), *_AFTER_THE_CALL],
+    ),
+]
 
 
 def _cases(dialect: str, rules: dict[str, list[Raw]]) -> list[BrokenRule]:
@@ -156,6 +185,8 @@ def every_broken_rule() -> list[BrokenRule]:
 
 BROKEN_RULES: list[BrokenRule] = [
     *_cases("openai-chat", _CHAT),
+    *_CHAT_REASONING,
     *_cases("openai-responses", _RESPONSES),
     *_cases("anthropic", _ANTHROPIC),
+    BrokenRule("anthropic", "empty", [user("Look."), _calls("a"), {"role": "user", "content": [_blank_result("a")]}]),
 ]

@@ -222,17 +222,20 @@ def _is_reasoning(message: Message) -> bool:
     return bool(message.parts) and all(isinstance(part, Thinking) for part in message.parts)
 
 
+LOST_ITEM = "removed reasoning without the item it belongs to"
+
+
 def _drop_reasoning(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
     """Remove reasoning whose reply is gone."""
     dangling = {problem.index for problem in _dangling_reasoning(without_indexes(steps), None, dialect)}
-    log += [Repair(steps[at][0], "removed reasoning without the item it belongs to") for at in sorted(dangling)]
+    log += [Repair(steps[at][0], LOST_ITEM) for at in sorted(dangling)]
     return [step for at, step in enumerate(steps) if at not in dangling]
 
 
 def _place_results(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
     """Outputs stay where they are, a stand-in waits for the end of the reply it would split.
 
-    Reasoning stays with the item it belongs to: words that came between the two go before both.
+    Reasoning goes with the item it belongs to, where that becomes words.
     """
     placement = ResultPlacement(steps, dialect, log)
     settled: list[IndexedMessage] = []
@@ -243,6 +246,8 @@ def _place_results(steps: list[IndexedMessage], dialect: Dialect, log: list[Repa
         if words or message.role != "assistant":
             settled += held
             held = []
+            log += [Repair(lost, LOST_ITEM) for lost, _ in thoughts]
+            thoughts = []
         if words:
             settled.append((index, words))
         elif _is_reasoning(message):

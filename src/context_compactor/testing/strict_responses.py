@@ -29,7 +29,7 @@ class StrictResponses:
     def __init__(self, window: int) -> None:
         self._window = window
         self._chains: dict[str, list[Body]] = {}
-        self._sealed: dict[str, str] = {}
+        self._sealed: dict[str, str | None] = {}
         self._behind: dict[str, Body] = {}
         self._reasoning_of: dict[str, str] = {}
         self._compactions: set[str] = set()
@@ -85,6 +85,22 @@ class StrictResponses:
         if body.get("store", True):
             self._chains[answer["id"]] = [*items, *output]
         return answer
+
+    def adopt(self, body: Body) -> None:
+        items = self._items(body)
+        self._compactions |= {item["encrypted_content"] for item in items if _type(item) == "compaction"}
+        reasoning: Body = {}
+        for item in items:
+            if _type(item) in _OUTPUTS or item.get("role") in ("user", "system", "developer"):
+                reasoning = {}
+            elif _type(item) != "compaction":
+                if reasoning:
+                    self._behind.setdefault(reasoning["id"], item)
+                if _type(item) == "reasoning":
+                    reasoning = item
+                    self._sealed.setdefault(item["id"], item.get("encrypted_content"))
+                elif reasoning and item.get("id") is not None:
+                    self._reasoning_of.setdefault(item["id"], reasoning["id"])
 
     def error(self, error: RuleError) -> Body:
         message = f"{error.message} (rule: {error.rule})"
@@ -150,7 +166,7 @@ class StrictResponses:
             if _type(item) == "reasoning":
                 self._check_sealed(item_id, item)
                 following = items[at + 1] if at + 1 < len(items) else {}
-                if not _is_same(following, self._behind[item_id]):
+                if item_id not in self._behind or not _is_same(following, self._behind[item_id]):
                     raise RuleError(
                         "reasoning",
                         f"Item '{item_id}' of type 'reasoning' was provided without its required following item.",
@@ -179,8 +195,8 @@ def _type(item: Body) -> str:
 
 def _is_same(item: Body, issued: Body) -> bool:
     """Whether this is the item that was handed out, with its id or without; texts and arguments may be shorter."""
-    if item.get("id") is not None or _type(item) != issued["type"]:
-        return bool(item.get("id") == issued["id"])
+    if item.get("id") is not None or _type(item) != _type(issued):
+        return bool(item.get("id") == issued.get("id"))
     return all(item.get(field) == issued.get(field) for field in ("role", "call_id"))
 
 
