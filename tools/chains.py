@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 from tests.strict.chains import Tally, run_chain, run_recorded
@@ -29,21 +28,25 @@ def main() -> int:
     given = parser.parse_args()
     tally = Tally(Counter(), [])
     for done, number in enumerate(range(given.first, given.first + given.count), start=1):
+        known = len(tally.wrong)
         run_chain(number, tally)
+        _print_all(tally.wrong[known:])
         if done % _EVERY == 0:
             print(f"{done:,} histories, {len(tally.wrong)} illegal", flush=True)
-    for path in _recorded(given.corpus):
+    for path in sorted(given.corpus.rglob("*.jsonl.gz")) if given.corpus else ():
+        known = len(tally.wrong)
         run_recorded(path, tally)
+        _print_all(tally.wrong[known:])
         print(f"{path.name}: {tally.counts[f'{path.name}: conversations']} conversations", flush=True)
     for what, times in sorted(tally.counts.items()):
         print(f"{times:>8,}  {what}")
-    print(*tally.wrong, sep="\n")
     print(f"{given.count:,} generated histories: {len(tally.wrong)} illegal results")
     return 1 if tally.wrong else 0
 
 
-def _recorded(folder: Path | None) -> Iterator[Path]:
-    return iter(()) if folder is None else iter(sorted(folder.rglob("*.jsonl.gz")))
+def _print_all(lines: list[str]) -> None:
+    for line in lines:
+        print(line.encode("utf-8", "replace").decode(), flush=True)
 
 
 if __name__ == "__main__":

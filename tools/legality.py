@@ -12,6 +12,7 @@ RULES = {
     "orphan-result": "a result whose call is not in the history",
     "repeated-result": "one result too many for a call",
     "repeated-id": "an id that names two calls",
+    "repeated-item": "an id that names two items",
     "late-result": "a result that is not directly behind its call",
     "result-order": "results in another order than their calls",
     "block-order": "a result behind other blocks of its message",

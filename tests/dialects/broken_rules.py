@@ -136,6 +136,12 @@ _RESPONSES = {
     "repeated-result": [user("Look."), _call_item("a"), _output_item("a"), _output_item("a", "x = 2"), user("And?")],
     "repeated-id": [user("Look."), *2 * [_call_item("a"), _output_item("a")], user("And?")],
     "reasoning": [user("Look."), _REASONING, user("And?")],
+    "repeated-item": [
+        user("Look."),
+        {**assistant("A."), "id": "msg_1"},
+        user("And?"),
+        {**assistant("B."), "id": "msg_1"},
+    ],
     "thinking": [user("Look."), _call_item("a", "fc_1"), _output_item("a"), user("And?")],
 }
 _BEFORE = {

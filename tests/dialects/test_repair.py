@@ -188,9 +188,17 @@ def test_a_misplaced_anthropic_system_message_joins_the_users_words():
 
 def test_reasoning_whose_reply_is_gone_leaves():
     thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "c2VhbGVk"}
-    shapes, log = mended("openai-responses", [HI, thought, HI, thought, *Responses.calls("a")])
+    other = {**thought, "id": "rs_2"}
+    shapes, log = mended("openai-responses", [HI, thought, HI, other, *Responses.calls("a")])
     assert shapes == ['user: "hi"', 'user: "hi"', "assistant: signed()", "assistant: call(a)"]
     assert log == [(1, "removed reasoning without the item it belongs to")]
+
+
+def test_of_reasoning_that_came_twice_the_one_stays_that_its_reply_follows():
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "c2VhbGVk"}
+    shapes, log = mended("openai-responses", [HI, thought, HI, thought, *Responses.calls("a")])
+    assert shapes == ['user: "hi"', 'user: "hi"', "assistant: signed()", "assistant: call(a)"]
+    assert log == [(1, "removed reasoning that came twice")]
 
 
 def test_reasoning_before_the_output_of_a_lost_call_leaves_with_that_call():

@@ -24,6 +24,7 @@ from context_compactor.dialects.legality import first_speaker, pair_results
 from context_compactor.dialects.messages import Message, Thinking
 from context_compactor.dialects.repair import join_all
 from context_compactor.dialects.transcripts.reader import read_transcripts
+from context_compactor.errors import BadMessage
 from context_compactor.testing import StrictServer
 from tests.dialects.strategies import ODD_TEXTS, Beat, after_accidents, story_of, tell
 from tests.strict.clients import CLIENTS
@@ -98,7 +99,11 @@ def compact_chain(
         where = f"{name}, {dialect}, {model}, {layout}, compaction {link} of {len(ends)}"
         server.adopt(path, request_of(dialect, given, tools))
         target = max(200, int(len(json.dumps(given)) / 4 * dice.choice(SHARES)))
-        result = compact(given, target_tokens=target, model=model, layout=layout, dialect=dialect)
+        try:
+            result = compact(given, target_tokens=target, model=model, layout=layout, dialect=dialect)
+        except Exception as error:  # noqa: BLE001 - the other histories are to be judged all the same
+            tally.wrong.append(f"{where}: {type(error).__name__}: {error}")
+            return
         context = result.messages
         tally.counts[f"{dialect}: {result.report.status}"] += 1
         tally.counts[f"{dialect}: reasoning kept"] += any(
@@ -187,9 +192,19 @@ def history_of(dialect: str, dice: Random) -> list[Raw]:
         if dice.random() < 0.5:
             embellish(told, dice)
     if dice.random() < 0.5:
-        told = after_accidents(told, [dice.getrandbits(128) for _ in range(dice.randint(1, 5))])
+        told = _spoiled(dialect, told, dice)
     sign_anew(told)
     return told
+
+
+def _spoiled(dialect: str, told: list[Raw], dice: Random) -> list[Raw]:
+    """After accidents, but for those that leave what is no message of the dialect at all."""
+    spoiled = after_accidents(told, [dice.getrandbits(128) for _ in range(dice.randint(1, 5))])
+    try:
+        DIALECTS[dialect].parse(spoiled)
+    except BadMessage:
+        return told
+    return spoiled
 
 
 def _leave_out_the_unknown(beat: Beat) -> None:

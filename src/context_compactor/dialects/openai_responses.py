@@ -222,6 +222,42 @@ def _is_reasoning(message: Message) -> bool:
     return bool(message.parts) and all(isinstance(part, Thinking) for part in message.parts)
 
 
+def _repeated_items(messages: Sequence[Message], _pairing: object, _dialect: Dialect) -> Iterator[Violation]:
+    """Items with the id of another one. Of reasoning that came twice the one counts that its reply follows."""
+    places: dict[str, list[int]] = {}
+    for at, message in enumerate(messages):
+        if isinstance(message.raw.get("id"), str) and item_type(message.raw) != "item_reference":
+            places.setdefault(message.raw["id"], []).append(at)
+    for item_id, found in places.items():
+        own = next((at for at in found if _is_reasoning(messages[at]) and _has_reply(messages, at)), found[0])
+        for at in found:
+            if at != own:
+                yield Violation(at, "repeated-item", f"the id {item_id} names two items")
+
+
+def _has_reply(messages: Sequence[Message], at: int) -> bool:
+    return at + 1 < len(messages) and messages[at + 1].role == "assistant" and not _is_reasoning(messages[at + 1])
+
+
+def _tell_items_apart(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
+    """Take an id that another item has off an item; reasoning, which needs its id, leaves."""
+    repeated = {problem.index for problem in _repeated_items(without_indexes(steps), None, dialect)}
+    kept: list[IndexedMessage] = []
+    for at, (index, message) in enumerate(steps):
+        if at not in repeated:
+            kept.append((index, message))
+        elif _is_reasoning(message):
+            log.append(Repair(index, "removed reasoning that came twice"))
+        else:
+            kept.append((index, _without_id(message)))
+            log.append(Repair(index, "removed the id of an item, which another one has"))
+    return kept
+
+
+def _without_id(message: Message) -> Message:
+    return read_item(0, {key: value for key, value in message.raw.items() if key != "id"})
+
+
 LOST_ITEM = "removed reasoning without the item it belongs to"
 
 
@@ -285,8 +321,8 @@ class OpenAIResponses:
     request_bytes = DEFAULT_REQUEST_BYTES
     media_blocks: tuple[str, ...] = ("input_image", "input_file", "input_audio")
     native_models: tuple[str, ...] = ()
-    rules: tuple[Rule, ...] = (_dangling_reasoning,)
-    repairs: tuple[RepairRule, ...] = (rename_repeated, _place_results, _drop_reasoning)
+    rules: tuple[Rule, ...] = (_dangling_reasoning, _repeated_items)
+    repairs: tuple[RepairRule, ...] = (_tell_items_apart, rename_repeated, _place_results, _drop_reasoning)
 
     def for_model(self, model: str | None) -> Dialect:
         return self
@@ -393,12 +429,7 @@ class OpenAIResponses:
         """
         wanted = dict(_reasoned(before))
         lost = {item_id for item_id, thoughts in _reasoned(after) if wanted.get(item_id, thoughts) - thoughts}
-        return [
-            read_item(0, {key: value for key, value in message.raw.items() if key != "id"})
-            if str(message.raw.get("id")) in lost
-            else message
-            for message in after
-        ]
+        return [_without_id(message) if str(message.raw.get("id")) in lost else message for message in after]
 
 
 def _reasoned(messages: Sequence[Message]) -> Iterator[tuple[str, frozenset[str]]]:

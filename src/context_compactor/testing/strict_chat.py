@@ -128,7 +128,7 @@ def _said(messages: list[Body]) -> list[SaidBlock]:
         for block in blocks:
             signature = block.get("signature") or block.get("data")
             if signature:
-                said.append(SaidBlock(place, role, block.get("thinking") or block.get("text"), str(signature)))
+                said.append(SaidBlock(place, role, block.get("thinking", block.get("text")), str(signature)))
         said.append(SaidBlock(place, role, without(message, *_REASONING_FIELDS, "cache_control")))
     return said
 
