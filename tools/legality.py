@@ -24,7 +24,7 @@ RULES = {
     "reasoning": "reasoning without the item it belongs to",
     "reasoning-content": "calls without the `reasoning_content` that they came with (DeepSeek, Kimi)",
     "thought-signature": "a call without the signature that it came with",
-    "compaction": "a compaction block behind other blocks of its message",
+    "compaction": "a compaction block behind other blocks of its message, or an item between a call and its output",
     "cache-marks": "more cache marks than a request may have",
     "server-tool": "a server tool's call without its result, or the other way round",
     "media": "images that are too many or too large",

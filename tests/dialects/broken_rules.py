@@ -142,6 +142,13 @@ _RESPONSES = {
         user("And?"),
         {**assistant("B."), "id": "msg_1"},
     ],
+    "compaction": [
+        user("Look."),
+        _call_item("a"),
+        {"type": "compaction", "id": "cmp_1", "encrypted_content": "sealed"},
+        _output_item("a"),
+        user("And?"),
+    ],
     "thinking": [user("Look."), _call_item("a", "fc_1"), _output_item("a"), user("And?")],
 }
 _BEFORE = {

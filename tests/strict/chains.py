@@ -25,7 +25,7 @@ from context_compactor.dialects.messages import Message, Thinking
 from context_compactor.dialects.repair import join_all
 from context_compactor.dialects.transcripts.reader import read_transcripts
 from context_compactor.errors import BadMessage
-from context_compactor.testing import StrictServer
+from context_compactor.testing import ScriptedReply, StrictServer
 from tests.dialects.strategies import ODD_TEXTS, Beat, after_accidents, story_of, tell
 from tests.strict.clients import CLIENTS
 
@@ -87,7 +87,8 @@ def compact_chain(
     tally: Tally,
 ) -> None:
     """Compact a history up to each of these ends, with what came of it before in the place of what was compacted."""
-    server, path = StrictServer(window=ROOMY), BY_NAME[dialect].path
+    # Its own replies are no part of the conversation, so they hold no thinking that would have to come back.
+    server, path = StrictServer([ScriptedReply("Done.")], window=ROOMY), BY_NAME[dialect].path
     tools = {call.name for message in DIALECTS[dialect].parse(history) for call in message.calls}
     context: list[Raw] = []
     start = 0
@@ -155,11 +156,18 @@ def request_of(dialect: str, messages: Sequence[Raw], tools: Collection[str]) ->
     return body
 
 
+def _is_unfinished(dialect: str, message: Message) -> bool:
+    """Whether it may be the last message, and may not be answered yet: an item of reasoning, or nothing at all."""
+    if dialect == "openai-responses":
+        return _is_reasoning(message)
+    return DIALECTS[dialect].is_blank(message, is_last=False)
+
+
 def ready_to_send(dialect: str, raws: Sequence[Raw]) -> list[Raw]:
     """The history with results for calls that still run, or else with a word of the user behind the agent's."""
     speaks = DIALECTS[dialect]
     messages = speaks.parse(raws)
-    while messages and dialect == "openai-responses" and _is_reasoning(messages[-1]):
+    while messages and messages[-1].role == "assistant" and _is_unfinished(dialect, messages[-1]):
         messages.pop()  # the reply that is under way cannot be sent
     pairing = pair_results(messages)
     running = [place for place in pairing.calls if place not in pairing.answers]

@@ -359,6 +359,22 @@ def test_thinking_behind_a_change_is_legal_once_it_is_gone_and_new_thinking_is_b
     assert talk.send(talk.body)[0] == 400
 
 
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.dialect)
+def test_a_conversation_that_was_held_elsewhere_can_be_adopted_and_stays_bound_to_what_it_was(client):
+    talk, other = Talk(client), StrictServer([ScriptedReply("Done.")])
+    if client.dialect != "openai-chat":
+        assert other.respond(client.path, talk.body)[0] >= 400
+    other.adopt(client.path, talk.body)
+    assert other.respond(client.path, talk.body)[0] == 200
+    if client.dialect in ("anthropic", "bedrock"):
+        changed = talk.body
+        changed["messages"].pop(0)
+        changed["messages"].insert(0, client.user("What is right in src/a.py?"))
+        other.adopt(client.path, changed)
+        assert other.respond(client.path, changed)[0] == 400
+        assert other.refusals[-1].rule == "thinking"
+
+
 def test_a_system_message_behind_a_user_turn_or_results_is_legal():
     talk = Talk(BY_NAME["anthropic"])
     talk.history.append({"role": "system", "content": "Be brief."})

@@ -146,7 +146,7 @@ def _part(index: int, field: str, block: Raw) -> Part:
     text = block.get("text")
     if text is not None or all(value is None or key in ABOUT_PART for key, value in block.items()):
         words = text_at(index, f"{field}.text", "" if text is None else text)
-        is_thought = block.get("thought") is True or (signed and not words)
+        is_thought = (words and block.get("thought") is True) or (signed and not words)
         return Thinking(words, signed) if is_thought else Text(words)
     return Opaque(next(str(key) for key, value in block.items() if value is not None), json_text(block))
 
@@ -542,7 +542,8 @@ class Gemini:
         for at, new_id in ids.items():
             names = CALL if isinstance(message.parts[at], ToolCall) else RESPONSE
             key = _name_in(blocks[at], names)
-            blocks[at] = {**blocks[at], key: {**blocks[at][key], "id": new_id}}
+            signed = {name: ANY_SIGNATURE for name in SIGNATURE if blocks[at].get(name) is not None}
+            blocks[at] = {**blocks[at], **signed, key: {**blocks[at][key], "id": new_id}}
         old = [ids.get(at) or _id_of(part) for at, part in enumerate(message.parts)]
         return _with_ids(_read(0, {**message.raw, "parts": blocks}), old)
 

@@ -21,7 +21,7 @@ from context_compactor.dialects.dialect import (
     text_and_media,
     text_at,
 )
-from context_compactor.dialects.legality import PartPosition, Rule, Violation
+from context_compactor.dialects.legality import Pairing, PartPosition, Rule, Violation, pair_results
 from context_compactor.dialects.media import inline_media, linked_media
 from context_compactor.dialects.messages import (
     LOST_RESULT,
@@ -213,7 +213,7 @@ def _dangling_reasoning(messages: Sequence[Message], _pairing: object, _dialect:
     follower = "assistant"
     for at in range(len(messages) - 1, -1, -1):
         if not _is_reasoning(messages[at]):
-            follower = messages[at].role
+            follower = PROVIDER_SUMMARY if messages[at].is_provider_summary else messages[at].role
         elif follower != "assistant":
             yield Violation(at, "reasoning", "reasoning without the item it belongs to")
 
@@ -252,6 +252,31 @@ def _tell_items_apart(steps: list[IndexedMessage], dialect: Dialect, log: list[R
             kept.append((index, _without_id(message)))
             log.append(Repair(index, "removed the id of an item, which another one has"))
     return kept
+
+
+def _late_summaries(messages: Sequence[Message], pairing: Pairing, _dialect: Dialect) -> Iterator[Violation]:
+    """A compaction item behind a call whose output comes later: the provider reads only the output."""
+    newest = max((at for at, message in enumerate(messages) if message.is_provider_summary), default=0)
+    if any(_is_open_at(newest, call, pairing) for call in pairing.calls):
+        yield Violation(newest, "compaction", "a compaction item between a call and its output")
+
+
+def _is_open_at(at: int, call: PartPosition, pairing: Pairing) -> bool:
+    return call.message < at and (call not in pairing.answers or pairing.answers[call].message > at)
+
+
+def _summary_before_calls(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
+    """Put the compaction item before the reply whose calls it would hide."""
+    messages = without_indexes(steps)
+    pairing = pair_results(messages)
+    newest = next((problem.index for problem in _late_summaries(messages, pairing, dialect)), None)
+    if newest is None:
+        return steps
+    start = min(call.message for call in pairing.calls if _is_open_at(newest, call, pairing))
+    while start and messages[start - 1].role == "assistant":
+        start -= 1
+    log.append(Repair(steps[newest][0], "put the compaction item before the calls whose outputs follow it"))
+    return [*steps[:start], steps[newest], *steps[start:newest], *steps[newest + 1 :]]
 
 
 def _without_id(message: Message) -> Message:
@@ -321,8 +346,14 @@ class OpenAIResponses:
     request_bytes = DEFAULT_REQUEST_BYTES
     media_blocks: tuple[str, ...] = ("input_image", "input_file", "input_audio")
     native_models: tuple[str, ...] = ()
-    rules: tuple[Rule, ...] = (_dangling_reasoning, _repeated_items)
-    repairs: tuple[RepairRule, ...] = (_tell_items_apart, rename_repeated, _place_results, _drop_reasoning)
+    rules: tuple[Rule, ...] = (_dangling_reasoning, _repeated_items, _late_summaries)
+    repairs: tuple[RepairRule, ...] = (
+        _tell_items_apart,
+        rename_repeated,
+        _place_results,
+        _drop_reasoning,
+        _summary_before_calls,
+    )
 
     def for_model(self, model: str | None) -> Dialect:
         return self
@@ -427,8 +458,14 @@ class OpenAIResponses:
 
         The API looks an item up by its id and rejects it when its reasoning does not come with it.
         """
-        wanted = dict(_reasoned(before))
-        lost = {item_id for item_id, thoughts in _reasoned(after) if wanted.get(item_id, thoughts) - thoughts}
+        wanted: dict[str, list[frozenset[str]]] = {}
+        for item_id, thoughts in _reasoned(before):
+            wanted.setdefault(item_id, []).append(thoughts)
+        lost = {
+            item_id
+            for item_id, thoughts in _reasoned(after)
+            if not any(known <= thoughts for known in wanted.get(item_id, [thoughts]))
+        }
         return [_without_id(message) if str(message.raw.get("id")) in lost else message for message in after]
 
 

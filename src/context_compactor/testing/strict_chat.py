@@ -106,13 +106,13 @@ class StrictChat:
         return {"thinking_blocks": [{"type": "thinking", "thinking": thought, "signature": signature}]}
 
     def _remember(self, message: Body) -> None:
-        if "reasoning_content" in message:
-            self._thought_calls |= {str(call.get("id")) for call in message.get("tool_calls") or ()}
+        if "reasoning_content" in message and message.get("tool_calls"):
+            self._thought_calls.add(digest(message["tool_calls"]))
 
     def _check_reasoning(self, messages: list[Body]) -> None:
         for at, message in enumerate(messages):
-            calls = {str(call["id"]) for call in message.get("tool_calls") or ()}
-            if calls & self._thought_calls and "reasoning_content" not in message:
+            is_thought = digest(message.get("tool_calls")) in self._thought_calls
+            if is_thought and "reasoning_content" not in message:
                 raise RuleError(
                     "reasoning-content",
                     f"Missing reasoning_content field in the assistant message at message index {at}. The "

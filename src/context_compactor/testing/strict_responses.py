@@ -18,7 +18,15 @@ _CALLS = {
     "computer_call": "computer_call_output",
 }
 _OUTPUTS = tuple(_CALLS.values())
-_OTHERS = ("message", "reasoning", "compaction", "item_reference", "mcp_list_tools", "mcp_approval_response")
+_OTHERS = (
+    "message",
+    "reasoning",
+    "compaction",
+    "item_reference",
+    "mcp_list_tools",
+    "mcp_approval_response",
+    "tool_search_output",
+)
 
 
 class StrictResponses:
@@ -33,6 +41,7 @@ class StrictResponses:
         self._behind: dict[str, Body] = {}
         self._reasoning_of: dict[str, str] = {}
         self._compactions: set[str] = set()
+        self._adopted: set[str | None] = set()
         self._count = 0
 
     def takes(self, path: str) -> bool:
@@ -91,16 +100,20 @@ class StrictResponses:
         self._compactions |= {item["encrypted_content"] for item in items if _type(item) == "compaction"}
         reasoning: Body = {}
         for item in items:
-            if _type(item) in _OUTPUTS or item.get("role") in ("user", "system", "developer"):
+            item_id = item.get("id")
+            if item_id is not None and item_id in self._adopted and _type(item) != "reasoning":
+                continue
+            self._adopted.add(item_id)
+            if _type(item) in ("compaction", *_OUTPUTS) or item.get("role") in ("user", "system", "developer"):
                 reasoning = {}
-            elif _type(item) != "compaction":
-                if reasoning:
-                    self._behind.setdefault(reasoning["id"], item)
-                if _type(item) == "reasoning":
-                    reasoning = item
-                    self._sealed.setdefault(item["id"], item.get("encrypted_content"))
-                elif reasoning and item.get("id") is not None:
-                    self._reasoning_of.setdefault(item["id"], reasoning["id"])
+                continue
+            if reasoning:
+                self._behind.setdefault(reasoning["id"], item)
+            if _type(item) == "reasoning":
+                reasoning = item
+                self._sealed.setdefault(item["id"], item.get("encrypted_content"))
+            elif reasoning and item.get("id") is not None:
+                self._reasoning_of.setdefault(item["id"], reasoning["id"])
 
     def error(self, error: RuleError) -> Body:
         message = f"{error.message} (rule: {error.rule})"
@@ -194,10 +207,10 @@ def _type(item: Body) -> str:
 
 
 def _is_same(item: Body, issued: Body) -> bool:
-    """Whether this is the item that was handed out, with its id or without; texts and arguments may be shorter."""
+    """Whether this can be the item that was handed out: by its id, or where it has none by its kind."""
     if item.get("id") is not None or _type(item) != _type(issued):
         return bool(item.get("id") == issued.get("id"))
-    return all(item.get(field) == issued.get(field) for field in ("role", "call_id"))
+    return bool(item.get("role") == issued.get("role"))
 
 
 def _newest_compaction(items: list[Body]) -> int:
