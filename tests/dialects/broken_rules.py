@@ -196,10 +196,13 @@ def every_broken_rule() -> list[BrokenRule]:
     return [*BROKEN_RULES, *(case for cases in lists for case in cases)]
 
 
+_OTHER_KIND = {"type": "custom_tool_call_output", "call_id": "a", "output": "x = 1"}
+
 BROKEN_RULES: list[BrokenRule] = [
     *_cases("openai-chat", _CHAT),
     *_CHAT_REASONING,
     *_cases("openai-responses", _RESPONSES),
+    BrokenRule("openai-responses", "orphan-result", [user("Look."), _call_item("a"), _OTHER_KIND, user("And?")]),
     *_cases("anthropic", _ANTHROPIC),
     BrokenRule("anthropic", "empty", [user("Look."), _calls("a"), {"role": "user", "content": [_blank_result("a")]}]),
 ]

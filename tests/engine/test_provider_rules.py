@@ -179,6 +179,17 @@ def test_what_does_not_count_as_a_change_leaves_thinking_legal(change):
     assert legal_after(messages, changed)
 
 
+def test_no_thinking_stays_behind_instructions_that_were_cut():
+    talk = talk_in("anthropic").system("Be careful. " * 4_000).user("Look.").answer("Done.").user("Go on.")
+    messages = talk.messages
+    answer = next(message for message in messages if message["role"] == "assistant")
+    thinking = {"type": "thinking", "thinking": "I look.", "signature": "sig"}
+    answer["content"] = [thinking, {"type": "text", "text": "Done."}]
+    result = compact(messages, target_tokens=1_000, dialect="anthropic", layout="tail")
+    assert result.messages[0] != messages[0]
+    assert thoughts(result.messages) == []
+
+
 @pytest.mark.parametrize("layout", ["tail", "record"])
 @pytest.mark.parametrize("open_calls", [False, True])
 def test_a_round_of_tools_that_is_under_way_goes_on_without_its_thinking(layout, open_calls):
@@ -261,6 +272,14 @@ def test_a_thought_signature_stays_with_its_call_or_a_changed_call_gets_the_one_
     changed = gemini.edit(message, {1: '{"path": "b.py"}'})
     assert changed is not None
     assert changed.raw["parts"][1]["thoughtSignature"] == "skip_thought_signature_validator"
+
+
+def test_a_call_that_gets_another_id_loses_the_signature_that_was_made_for_it():
+    gemini = DIALECTS["gemini"]
+    call = {"functionCall": {"id": "a", "name": "read", "args": {}}, "thoughtSignature": "c2ln"}
+    renamed = gemini.rename(gemini.parse([{"role": "model", "parts": [call]}])[0], {0: "a_2"})
+    assert renamed.raw["parts"][0]["functionCall"]["id"] == "a_2"
+    assert renamed.raw["parts"][0]["thoughtSignature"] == "skip_thought_signature_validator"
 
 
 @pytest.mark.parametrize(

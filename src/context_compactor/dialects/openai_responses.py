@@ -254,6 +254,29 @@ def _tell_items_apart(steps: list[IndexedMessage], dialect: Dialect, log: list[R
     return kept
 
 
+def _outputs_of_other_kinds(messages: Sequence[Message], pairing: Pairing, _dialect: Dialect) -> Iterator[Violation]:
+    """Outputs with the id of a call of another kind, such as a shell's for a function."""
+    for call, result in pairing.answers.items():
+        if OUTPUTS[item_type(messages[call.message].raw)] != item_type(messages[result.message].raw):
+            yield Violation(result.message, "orphan-result", "an output of another kind than its call")
+
+
+def _fit_outputs(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
+    """Make an output one of its call's kind, where that can hold a text."""
+    messages = without_indexes(steps)
+    pairing = pair_results(messages)
+    wrong = {problem.index for problem in _outputs_of_other_kinds(messages, pairing, dialect)}
+    fitted = list(steps)
+    for call, result in pairing.answers.items():
+        index, _ = steps[result.message]
+        said = pairing.results[result].text
+        answer = dialect.answer(messages[call.message], pairing.calls[call], said) if result.message in wrong else None
+        if answer is not None:
+            fitted[result.message] = (index, answer)
+            log.append(Repair(index, "made an output one of its call's kind"))
+    return fitted
+
+
 def _late_summaries(messages: Sequence[Message], pairing: Pairing, _dialect: Dialect) -> Iterator[Violation]:
     """A compaction item behind a call whose output comes later: the provider reads only the output."""
     newest = max((at for at, message in enumerate(messages) if message.is_provider_summary), default=0)
@@ -346,10 +369,11 @@ class OpenAIResponses:
     request_bytes = DEFAULT_REQUEST_BYTES
     media_blocks: tuple[str, ...] = ("input_image", "input_file", "input_audio")
     native_models: tuple[str, ...] = ()
-    rules: tuple[Rule, ...] = (_dangling_reasoning, _repeated_items, _late_summaries)
+    rules: tuple[Rule, ...] = (_dangling_reasoning, _repeated_items, _outputs_of_other_kinds, _late_summaries)
     repairs: tuple[RepairRule, ...] = (
         _tell_items_apart,
         rename_repeated,
+        _fit_outputs,
         _place_results,
         _drop_reasoning,
         _summary_before_calls,

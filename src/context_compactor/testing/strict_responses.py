@@ -107,7 +107,7 @@ class StrictResponses:
             if _type(item) in ("compaction", *_OUTPUTS) or item.get("role") in ("user", "system", "developer"):
                 reasoning = {}
                 continue
-            if reasoning:
+            if reasoning and item_id != reasoning["id"]:
                 self._behind.setdefault(reasoning["id"], item)
             if _type(item) == "reasoning":
                 reasoning = item
