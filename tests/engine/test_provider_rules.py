@@ -148,6 +148,11 @@ def _mark(messages: list[Raw]) -> None:
     messages[4]["content"][-1]["cache_control"] = {"type": "ephemeral"}
 
 
+def _mark_a_text(messages: list[Raw]) -> None:
+    block = {"type": "text", "text": messages[1]["content"], "cache_control": {"type": "ephemeral"}}
+    messages[1]["content"] = [block]
+
+
 def _drop_thinking_of(replies: slice) -> Callable[[list[Raw]], None]:
     def drop(messages: list[Raw]) -> None:
         thinking = [each for each in messages if isinstance(each["content"], list) and each["role"] == "assistant"]
@@ -164,6 +169,7 @@ def _turn_keys_round(messages: list[Raw]) -> None:
 NO_CHANGES = {
     "appended": _append,
     "marked": _mark,
+    "marked text": _mark_a_text,
     "thinking gone from the start": _drop_thinking_of(slice(3)),
     "thinking gone from the end": _drop_thinking_of(slice(-3, None)),
     "thinking gone": _drop_thinking_of(slice(None)),
