@@ -41,7 +41,6 @@ class StrictResponses:
         self._behind: dict[str, Body] = {}
         self._reasoning_of: dict[str, str] = {}
         self._compactions: set[str] = set()
-        self._adopted: set[str | None] = set()
         self._count = 0
 
     def takes(self, path: str) -> bool:
@@ -99,11 +98,12 @@ class StrictResponses:
         items = self._items(body)
         self._compactions |= {item["encrypted_content"] for item in items if _type(item) == "compaction"}
         reasoning: Body = {}
+        seen: set[str | None] = set()
         for item in items:
             item_id = item.get("id")
-            if item_id is not None and item_id in self._adopted and _type(item) != "reasoning":
+            if item_id is not None and item_id in seen and _type(item) != "reasoning":
                 continue
-            self._adopted.add(item_id)
+            seen.add(item_id)
             if _type(item) in ("compaction", *_OUTPUTS) or item.get("role") in ("user", "system", "developer"):
                 reasoning = {}
                 continue
