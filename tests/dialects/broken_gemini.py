@@ -37,6 +37,7 @@ GEMINI = [
     BrokenRule("gemini", "orphan-result", [HI, OK, responses("Read")]),
     BrokenRule("gemini", "repeated-result", [HI, calls(Read="a"), responses(Read="a"), responses(Read="a")]),
     BrokenRule("gemini", "late-result", [HI, calls("Read"), HI, responses("Read")]),
+    BrokenRule("gemini", "result-order", [HI, calls("Read", "Bash"), responses("Bash", "Read")]),
     BrokenRule("gemini", "block-order", [HI, calls("Read"), _TEXT_FIRST]),
     BrokenRule("gemini", "empty", [{"role": "user", "parts": []}, HI, OK]),
     BrokenRule("gemini", "empty", [{"role": "user", "parts": [{"text": ""}, {"text": "Look."}]}]),

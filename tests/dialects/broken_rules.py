@@ -66,6 +66,10 @@ def _result(call_id: str, text: str = "x = 1") -> Raw:
     return {"type": "tool_result", "tool_use_id": call_id, "content": text}
 
 
+def _blank_result(call_id: str) -> Raw:
+    return {"type": "tool_result", "tool_use_id": call_id, "content": [_text(" "), _text("x = 1")]}
+
+
 def _results(*ids: str) -> Raw:
     return {"role": "user", "content": [_result(each) for each in ids]}
 
@@ -132,12 +136,50 @@ _RESPONSES = {
     "repeated-result": [user("Look."), _call_item("a"), _output_item("a"), _output_item("a", "x = 2"), user("And?")],
     "repeated-id": [user("Look."), *2 * [_call_item("a"), _output_item("a")], user("And?")],
     "reasoning": [user("Look."), _REASONING, user("And?")],
+    "repeated-item": [
+        user("Look."),
+        {**assistant("A."), "id": "msg_1"},
+        user("And?"),
+        {**assistant("B."), "id": "msg_1"},
+    ],
+    "compaction": [
+        user("Look."),
+        _call_item("a"),
+        {"type": "compaction", "id": "cmp_1", "encrypted_content": "sealed"},
+        _output_item("a"),
+        user("And?"),
+    ],
     "thinking": [user("Look."), _call_item("a", "fc_1"), _output_item("a"), user("And?")],
 }
 _BEFORE = {
     ("anthropic", "thinking"): [user("Look."), _thought(), user("And?")],
     ("openai-responses", "thinking"): [user("Look."), _REASONING, *_RESPONSES["thinking"][1:]],
+    ("openai-responses", "reasoning"): [user("Look."), _REASONING, {**assistant("Done."), "id": "msg_1"}, user("And?")],
 }
+
+
+def _thought_in_chat(reasoning: str | None = None) -> Raw:
+    """A call with reasoning as DeepSeek sends it, or with signed thinking as routers pass on Claude's."""
+    signed = [{"type": "thinking", "thinking": "I know.", "signature": "signed"}]
+    return _chat_calls("a") | ({"thinking_blocks": signed} if reasoning is None else {"reasoning_content": reasoning})
+
+
+_AFTER_THE_CALL = [_chat_result("a"), user("And?")]
+_CHAT_REASONING = [
+    BrokenRule(
+        "openai-chat",
+        "thinking",
+        [user("Look there."), _thought_in_chat(), *_AFTER_THE_CALL],
+        before=[user("Look."), _thought_in_chat(), *_AFTER_THE_CALL],
+    ),
+    BrokenRule(
+        "openai-chat",
+        "reasoning-content",
+        [user("Look."), _chat_calls("a"), *_AFTER_THE_CALL, {**assistant("Done."), "reasoning_content": "I know."}],
+        model="deepseek-v4-pro",
+        before=[user("Look."), _thought_in_chat("I look."), *_AFTER_THE_CALL],
+    ),
+]
 
 
 def _cases(dialect: str, rules: dict[str, list[Raw]]) -> list[BrokenRule]:
@@ -154,8 +196,13 @@ def every_broken_rule() -> list[BrokenRule]:
     return [*BROKEN_RULES, *(case for cases in lists for case in cases)]
 
 
+_OTHER_KIND = {"type": "custom_tool_call_output", "call_id": "a", "output": "x = 1"}
+
 BROKEN_RULES: list[BrokenRule] = [
     *_cases("openai-chat", _CHAT),
+    *_CHAT_REASONING,
     *_cases("openai-responses", _RESPONSES),
+    BrokenRule("openai-responses", "orphan-result", [user("Look."), _call_item("a"), _OTHER_KIND, user("And?")]),
     *_cases("anthropic", _ANTHROPIC),
+    BrokenRule("anthropic", "empty", [user("Look."), _calls("a"), {"role": "user", "content": [_blank_result("a")]}]),
 ]

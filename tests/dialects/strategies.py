@@ -210,7 +210,7 @@ def _call(dice: Dice, number: int) -> Call:
     )
 
 
-def _story(rounds: list[list[int]], odd_words: list[str]) -> list[Beat]:
+def story_of(rounds: list[list[int]], odd_words: list[str]) -> list[Beat]:
     """Each round is a question, steps with calls, and an answer; the last one may be cut off anywhere."""
     opening = Dice(rounds[0][0], odd_words)
     has_instructions = opening.chance(2)
@@ -233,7 +233,7 @@ def _story(rounds: list[list[int]], odd_words: list[str]) -> list[Beat]:
 def stories(min_rounds: int = 1, max_rounds: int = 4) -> SearchStrategy[list[Beat]]:
     """A conversation: perhaps instructions, then rounds of a question, steps with calls, and an answer."""
     one_round = st.lists(numbers, min_size=2, max_size=5)
-    return st.builds(_story, st.lists(one_round, min_size=min_rounds, max_size=max_rounds), words)
+    return st.builds(story_of, st.lists(one_round, min_size=min_rounds, max_size=max_rounds), words)
 
 
 # The telling --------------------------------------------------------------------------------------------------
@@ -488,10 +488,10 @@ def legal_histories(dialect_name: str, min_rounds: int = 1, max_rounds: int = 4)
 def histories(dialect_name: str, min_rounds: int = 1, max_rounds: int = 4) -> SearchStrategy[list[Raw]]:
     """Conversations in which up to five things may have gone wrong."""
     legal = legal_histories(dialect_name, min_rounds, max_rounds)
-    return st.builds(_after_accidents, legal, st.lists(numbers, max_size=5))
+    return st.builds(after_accidents, legal, st.lists(numbers, max_size=5))
 
 
-def _after_accidents(legal: list[Raw], accidents: list[int]) -> list[Raw]:
+def after_accidents(legal: list[Raw], accidents: list[int]) -> list[Raw]:
     told = deepcopy(legal)
     for number in accidents:
         dice = Dice(number)

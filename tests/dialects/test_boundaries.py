@@ -154,7 +154,9 @@ def test_an_anthropic_system_message_leads_or_stands_between_user_and_assistant(
 
 def test_reasoning_is_followed_by_its_reply():
     thought = {"type": "reasoning", "id": "rs_1", "summary": []}
-    assert rules("openai-responses", [HI, thought, thought, *Responses.calls("a")]) == []
+    other = {**thought, "id": "rs_2"}
+    assert rules("openai-responses", [HI, thought, other, *Responses.calls("a")]) == []
+    assert rules("openai-responses", [HI, thought, thought, *Responses.calls("a")]) == [(1, "repeated-item")]
     assert rules("openai-responses", [HI, thought, HI]) == [(1, "reasoning")]
     assert rules("openai-responses", [HI, thought]) == []
 

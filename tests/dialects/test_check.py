@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from copy import deepcopy
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from context_compactor import dialects
 from context_compactor.dialects import Violation, check
 from context_compactor.dialects.detection import DIALECTS
 from context_compactor.dialects.repair import repair
 from context_compactor.errors import BadMessage, BadSetting
 from tests.dialects.broken_rules import BrokenRule, assistant, every_broken_rule, user
 from tests.dialects.strategies import DIALECT_NAMES, histories
+from tools.legality import RULES
 
 CASES = every_broken_rule()
 UNREPAIRED = {"media", "thinking"}
@@ -108,3 +112,16 @@ def test_importing_the_package_of_the_dialects_imports_none_of_them():
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     assert not [name for name in loaded if name.startswith("context_compactor.dialects.")]
     assert "msgspec" not in loaded
+
+
+def test_every_rule_that_the_code_names_has_a_row_in_the_docs_and_a_history_that_breaks_it():
+    names = set()
+    for path in Path(dialects.__path__[0]).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Violation":
+                rule = node.args[1]
+                assert isinstance(rule, ast.Constant), f"{path.name}, line {node.lineno}: the rule's name is computed"
+                names.add(rule.value)
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "legality.md").read_text(encoding="utf-8")
+    assert names == {case.rule for case in CASES} == set(RULES)
+    assert {name for name in names if f"| `{name}` |" not in page} == set()

@@ -188,20 +188,33 @@ def test_a_misplaced_anthropic_system_message_joins_the_users_words():
 
 def test_reasoning_whose_reply_is_gone_leaves():
     thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "c2VhbGVk"}
-    shapes, log = mended("openai-responses", [HI, thought, HI, thought, *Responses.calls("a")])
+    other = {**thought, "id": "rs_2"}
+    shapes, log = mended("openai-responses", [HI, thought, HI, other, *Responses.calls("a")])
     assert shapes == ['user: "hi"', 'user: "hi"', "assistant: signed()", "assistant: call(a)"]
     assert log == [(1, "removed reasoning without the item it belongs to")]
 
 
-def test_an_orphan_output_does_not_come_between_reasoning_and_its_reply():
+def test_of_reasoning_that_came_twice_the_one_stays_that_its_reply_follows():
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "c2VhbGVk"}
+    shapes, log = mended("openai-responses", [HI, thought, HI, thought, *Responses.calls("a")])
+    assert shapes == ['user: "hi"', 'user: "hi"', "assistant: signed()", "assistant: call(a)"]
+    assert log == [(1, "removed reasoning that came twice")]
+
+
+def test_reasoning_before_the_output_of_a_lost_call_leaves_with_that_call():
     thought = {"type": "reasoning", "id": "rs_1", "summary": []}
     items = [HI, thought, *Responses.results(("x", "42")), *Responses.calls("a"), *Responses.results(("a", "1"))]
-    shapes, _ = mended("openai-responses", items)
-    assert shapes[1:4] == [
-        'user: "[result of a call that is not in the history]\n42"',
-        "assistant: thinking()",
-        "assistant: call(a)",
-    ]
+    shapes, log = mended("openai-responses", items)
+    assert shapes[1:3] == ['user: "[result of a call that is not in the history]\n42"', "assistant: call(a)"]
+    assert (1, "removed reasoning without the item it belongs to") in log
+
+
+def test_reasoning_leaves_with_a_call_that_becomes_words():
+    thought = {"type": "reasoning", "id": "rs_1", "summary": []}
+    call = {"type": "computer_call", "call_id": "a", "action": {"type": "click"}}
+    done = [*Responses.calls("b"), *Responses.results(("b", "1")), HI]
+    shapes, _ = mended("openai-responses", [HI, thought, call, *done])
+    assert shapes[1:3] == ['user: "[a call without a result]\n{"type":"click"}"', "assistant: call(b)"]
 
 
 def test_a_computer_call_without_its_screenshot_becomes_words():

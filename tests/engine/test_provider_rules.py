@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from copy import deepcopy
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from context_compactor import compact
+from context_compactor.dialects import check
 from context_compactor.dialects.detection import DIALECTS
 from context_compactor.dialects.legality import find_violations
 from context_compactor.dialects.messages import Thinking
@@ -90,11 +93,121 @@ def test_nothing_is_lost_of_a_conversation_that_is_not_compacted():
     assert compact(messages, window=1_000_000, dialect="anthropic").messages == messages
 
 
-def test_moved_cache_marks_are_no_change():
+def _shorten_a_result(messages: list[Raw]) -> None:
+    messages[3]["content"][0]["content"] = "[shortened]"
+
+
+def _add_a_text(messages: list[Raw]) -> None:
+    messages[3]["content"].append({"type": "text", "text": "Be quick."})
+
+
+def _remove_a_reply(messages: list[Raw]) -> None:
+    del messages[2:4]
+
+
+def _change_the_instructions(messages: list[Raw]) -> None:
+    messages[0]["content"] = "Be quick."
+
+
+def _move_a_system_message(messages: list[Raw]) -> None:
+    messages.insert(4, messages.pop(0))
+
+
+def _leave_a_gap(messages: list[Raw]) -> None:
+    messages[6]["content"].pop(0)
+
+
+def _summarize_the_start(messages: list[Raw]) -> None:
+    messages[1:6] = [{"role": "user", "content": "What happened so far: two parts were read."}]
+
+
+CHANGES = (
+    _shorten_a_result,
+    _add_a_text,
+    _remove_a_reply,
+    _change_the_instructions,
+    _move_a_system_message,
+    _leave_a_gap,
+    _summarize_the_start,
+)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_thinking_behind_a_change_is_reported(change):
     messages = agent_run()
-    marked = json.loads(json.dumps(messages))
-    marked[4]["content"][-1]["cache_control"] = {"type": "ephemeral"}
-    assert legal_after(messages, marked)
+    changed = deepcopy(messages)
+    change(changed)
+    assert "thinking" in {problem.rule for problem in check(changed, dialect="anthropic", before=messages)}
+
+
+def _append(messages: list[Raw]) -> None:
+    messages.append({"role": "assistant", "content": "I go on."})
+
+
+def _mark(messages: list[Raw]) -> None:
+    messages[4]["content"][-1]["cache_control"] = {"type": "ephemeral"}
+
+
+def _mark_a_text(messages: list[Raw]) -> None:
+    block = {"type": "text", "text": messages[1]["content"], "cache_control": {"type": "ephemeral"}}
+    messages[1]["content"] = [block]
+
+
+def _drop_thinking_of(replies: slice) -> Callable[[list[Raw]], None]:
+    def drop(messages: list[Raw]) -> None:
+        thinking = [each for each in messages if isinstance(each["content"], list) and each["role"] == "assistant"]
+        for message in thinking[replies]:
+            message["content"] = [block for block in message["content"] if block["type"] != "thinking"]
+
+    return drop
+
+
+def _turn_keys_round(messages: list[Raw]) -> None:
+    messages[:] = [dict(reversed(message.items())) for message in messages]
+
+
+NO_CHANGES = {
+    "appended": _append,
+    "marked": _mark,
+    "marked text": _mark_a_text,
+    "thinking gone from the start": _drop_thinking_of(slice(3)),
+    "thinking gone from the end": _drop_thinking_of(slice(-3, None)),
+    "thinking gone": _drop_thinking_of(slice(None)),
+    "keys in another order": _turn_keys_round,
+}
+
+
+@pytest.mark.parametrize("change", NO_CHANGES.values(), ids=NO_CHANGES)
+def test_what_does_not_count_as_a_change_leaves_thinking_legal(change):
+    messages = agent_run()
+    changed = deepcopy(messages)
+    change(changed)
+    assert legal_after(messages, changed)
+
+
+def test_no_thinking_stays_behind_instructions_that_were_cut():
+    talk = talk_in("anthropic").system("Be careful. " * 4_000).user("Look.").answer("Done.").user("Go on.")
+    messages = talk.messages
+    answer = next(message for message in messages if message["role"] == "assistant")
+    thinking = {"type": "thinking", "thinking": "I look.", "signature": "sig"}
+    answer["content"] = [thinking, {"type": "text", "text": "Done."}]
+    result = compact(messages, target_tokens=1_000, dialect="anthropic", layout="tail")
+    assert result.messages[0] != messages[0]
+    assert thoughts(result.messages) == []
+
+
+@pytest.mark.parametrize("layout", ["tail", "record"])
+@pytest.mark.parametrize("open_calls", [False, True])
+def test_a_round_of_tools_that_is_under_way_goes_on_without_its_thinking(layout, open_calls):
+    messages = agent_run()[:-2]
+    messages = messages[:-1] if open_calls else messages
+    result = compact(messages, target_tokens=2_500, dialect="anthropic", model=STRICT, layout=layout)
+    assert result.report.status == "success"
+    assert thoughts(result.messages) == []
+    assert legal_after(messages, result.messages)
+    newest = messages[-1] if open_calls else messages[-2]
+    call = next(block for block in newest["content"] if block["type"] == "tool_use")
+    assert not open_calls or call in result.messages[-1]["content"]
 
 
 def test_a_model_that_does_not_bind_thinking_keeps_that_of_the_turns_that_stay():
@@ -123,6 +236,74 @@ def test_signed_reasoning_in_openai_messages_goes_unless_the_model_is_known_not_
     talk.append({"role": "user", "content": "Go on."})
     assert "thinking_blocks" not in json.dumps(compact(talk, target_tokens=1_500).messages)
     assert "thinking_blocks" in json.dumps(compact(talk, target_tokens=1_500, model="gpt-5.5").messages)
+
+
+def test_calls_keep_the_field_of_their_reasoning_which_deepseek_wants_back():
+    talk = [{"role": "user", "content": "Mend the parts."}]
+    for number in range(10):
+        call = {"id": f"c{number}", "type": "function", "function": {"name": "Read", "arguments": '{"path": "a.py"}'}}
+        reasoning = f"Part {number} is next. " * 30
+        talk.append({"role": "assistant", "content": None, "tool_calls": [call], "reasoning_content": reasoning})
+        talk.append({"role": "tool", "tool_call_id": f"c{number}", "content": f"line {number}\n" * 80})
+    talk.append({"role": "user", "content": "Go on."})
+    for model in ("deepseek-v4-pro", None):
+        written = [
+            compact(talk, target_tokens=most, model=model, layout="tail").messages for most in (2_000, 3_000, 4_000)
+        ]
+        calling = [message for messages in written for message in messages if message.get("tool_calls")]
+        assert calling
+        assert all("reasoning_content" in message for message in calling)
+
+
+def test_reasoning_that_is_cleared_leaves_an_empty_field_beside_calls_alone():
+    chat = DIALECTS["openai-chat"]
+    call = {"id": "a", "type": "function", "function": {"name": "Read", "arguments": "{}"}}
+    calling, done = chat.parse(
+        [
+            {"role": "assistant", "content": None, "tool_calls": [call], "reasoning_content": "I look."},
+            {"role": "assistant", "content": "Done.", "reasoning_content": "I know."},
+        ]
+    )
+    cleared = [chat.edit(message, {0: None}) for message in (calling, done)]
+    assert [message.raw.get("reasoning_content") for message in cleared if message] == ["", None]
+
+
+def test_a_thought_signature_stays_with_its_call_or_a_changed_call_gets_the_one_that_is_always_taken():
+    gemini = DIALECTS["gemini"].for_model("gemini-3-pro-preview")
+    call = {"functionCall": {"id": "a", "name": "read", "args": {"path": "a.py"}}, "thoughtSignature": "c2ln"}
+    message = gemini.parse([{"role": "model", "parts": [{"text": "I think.", "thought": True}, call]}])[0]
+    kept = gemini.edit(message, {0: None})
+    assert kept is not None
+    assert kept.raw["parts"] == [call]
+    changed = gemini.edit(message, {1: '{"path": "b.py"}'})
+    assert changed is not None
+    assert changed.raw["parts"][1]["thoughtSignature"] == "skip_thought_signature_validator"
+
+
+def test_a_call_that_gets_another_id_loses_the_signature_that_was_made_for_it():
+    gemini = DIALECTS["gemini"]
+    call = {"functionCall": {"id": "a", "name": "read", "args": {}}, "thoughtSignature": "c2ln"}
+    renamed = gemini.rename(gemini.parse([{"role": "model", "parts": [call]}])[0], {0: "a_2"})
+    assert renamed.raw["parts"][0]["functionCall"]["id"] == "a_2"
+    assert renamed.raw["parts"][0]["thoughtSignature"] == "skip_thought_signature_validator"
+
+
+@pytest.mark.parametrize(
+    "reasoning", [{"reasoningText": {"text": "", "signature": "sig"}}, {"redactedContent": "c2ln"}]
+)
+def test_bedrock_reasoning_goes_unless_the_model_is_known_not_to_bind_it(reasoning):
+    talk: list[Raw] = [{"role": "user", "content": [{"text": "Mend the parts."}]}]
+    for number in range(10):
+        use = {"toolUse": {"toolUseId": f"c{number}", "name": "Read", "input": {"path": "a.py"}}}
+        result = {"toolUseId": f"c{number}", "content": [{"text": f"line {number}\n" * 80}]}
+        talk.append({"role": "assistant", "content": [{"reasoningContent": reasoning}, use]})
+        talk.append({"role": "user", "content": [{"toolResult": result}]})
+    talk += [{"role": "assistant", "content": [{"text": "Done."}]}, {"role": "user", "content": [{"text": "Go on."}]}]
+    written = {
+        model: json.dumps(compact(talk, target_tokens=1_500, dialect="bedrock", model=model, layout="tail").messages)
+        for model in (None, "anthropic.claude-opus-5-5-v1:0", "amazon.nova-pro-v1:0")
+    }
+    assert ["reasoningContent" in text for text in written.values()] == [False, False, True]
 
 
 def test_auto_is_one_message_for_models_that_bind_thinking_and_a_tail_for_others():
@@ -177,6 +358,16 @@ def test_what_a_folded_system_message_said_can_be_recalled_and_is_not_taken_for_
     assert not any(fact.role == "user" and "vendor/legacy" in fact.content for fact in result.facts)
 
 
+def test_a_system_message_between_a_call_and_its_result_comes_behind_the_result():
+    messages = agent_run(3)
+    messages.insert(3, {"role": "system", "content": "Reminder: the todo list is empty."})
+    spoken = DIALECTS["anthropic"]
+    repaired = [message.raw for message in repair(spoken.parse(messages), spoken)[0]]
+    assert repaired[3]["content"][0]["type"] == "tool_result"
+    assert repaired[4] == messages[3]
+    assert check(repaired, dialect="anthropic") == []
+
+
 # The provider's own summaries
 
 
@@ -202,6 +393,17 @@ def test_a_compaction_block_stands_first_unchanged_and_its_text_is_found_in_the_
         assert json.dumps(result.messages).count('"compaction"') == 1
         assert any("quux_limit is 17" in result.recall(hit.id) for hit in result.search("quux_limit"))
         assert legal_after([], result.messages)
+
+
+def test_what_a_compaction_block_says_is_among_the_facts():
+    messages = summarized()
+    for message in messages:
+        for block in message["content"] if isinstance(message["content"], list) else ():
+            if block["type"] == "compaction":
+                block["content"] = "We decided to use SQLite because the deployment has one machine."
+    for layout in ("tail", "record"):
+        facts = compact(messages, target_tokens=2_000, dialect="anthropic", layout=layout).facts
+        assert any(fact.kind == "decision" and "SQLite" in fact.content for fact in facts)
 
 
 def test_a_compaction_block_stays_over_a_chain_and_only_the_newest_counts():
@@ -260,6 +462,7 @@ def test_a_sealed_compaction_item_stands_first_as_it_was():
 def test_a_sealed_past_that_must_go_is_reported_as_unreadable():
     result = compact(sealed_past(20_000), target_tokens=1_500, dialect="openai-responses")
     assert "encrypted_content" not in json.dumps(result.messages[:2])
+    assert "Mend the parts." in json.dumps(result.messages[1])
     assert any(note.startswith("unreadable past") for note in result.report.notes)
     assert result.report.tokens_after <= 1_500
 

@@ -217,6 +217,13 @@ class BedrockClient:
         return {"input_tokens": answer["usage"]["inputTokens"], "output_tokens": answer["usage"]["outputTokens"]}
 
 
+class RoutedClaudeClient(ChatClient):
+    """Claude behind a router that passes its signed thinking on."""
+
+    def request(self, messages):
+        return {**super().request(messages), "model": "anthropic/claude-opus-5-5"}
+
+
 class RemindingClient(AnthropicClient):
     """Sends a system message behind every question and every result, as Claude Code does."""
 

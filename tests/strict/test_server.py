@@ -12,6 +12,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from context_compactor.testing import ScriptedCall, ScriptedReply, StrictServer, random_replies
+from tests.dialects.strategies import picture
 from tests.strict.clients import CLIENTS, LoopClient
 from tests.waiting import PATIENCE
 
@@ -120,6 +121,11 @@ def _mark_all(body: Raw) -> None:
             block["cache_control"] = {"type": "ephemeral"}
 
 
+def _image(width: int, height: int) -> Raw:
+    source = {"type": "base64", "media_type": "image/png", "data": picture(width, height)}
+    return {"type": "image", "source": source}
+
+
 # Messages of the talk in blocks: user, [thinking, text, call], results, [thinking, call, call], results,
 # [redacted thinking, text], user, [thinking, text, call], results.
 ANTHROPIC: list[tuple[str, Callable[[Raw], Any]]] = [
@@ -151,6 +157,11 @@ ANTHROPIC: list[tuple[str, Callable[[Raw], Any]]] = [
     ("cache-marks", lambda body: _at(body, 1)[0].update(cache_control={"type": "ephemeral"})),
     ("compaction", lambda body: _at(body, 1).insert(0, {"type": "compaction", "content": "Mine."})),
     ("compaction", lambda body: _at(body, 1).append({"type": "compaction", "content": "Mine."})),
+    ("server-tool", lambda body: _at(body, 1).insert(1, {"type": "server_tool_use", "id": "s", "name": "search"})),
+    ("server-tool", lambda body: _at(body, 1).insert(1, {"type": "web_search_tool_result", "tool_use_id": "s"})),
+    ("media", lambda body: _list(body)[0].update(content=[_image(9_000, 10)])),
+    ("media", lambda body: _list(body)[0].update(content=[_image(2_400, 10)] * 21)),
+    ("media", lambda body: _list(body)[0].update(content=[_image(10, 10)] * 101)),
     ("undeclared-tool", _undeclare),
     ("shape", lambda body: _at(body, 1)[2].update(input="text")),
     ("shape", lambda body: _at(body, 1)[2].update(id="call 1")),
@@ -169,6 +180,7 @@ CHAT: list[tuple[str, Callable[[Raw], Any]]] = [
     ("orphan-result", _cut(2)),
     ("repeated-result", _double(3)),
     ("repeated-id", lambda body: [call.update(id="same") for call in _list(body)[4]["tool_calls"]]),
+    ("reasoning-content", lambda body: _list(body)[2].pop("reasoning_content")),
     ("undeclared-tool", _undeclare),
     ("shape", lambda body: _list(body)[2]["tool_calls"][0]["function"].update(arguments={})),
     ("window", lambda body: _list(body).append({"role": "user", "content": "x" * 100_000})),
@@ -201,6 +213,13 @@ def _text(text: str) -> Raw:
     return {"role": "user", "parts": [{"text": text}]}
 
 
+def _reverse_without_ids(body: Raw) -> None:
+    parts = _at(body, 4, "parts")
+    parts.reverse()
+    for part in parts:
+        del part["functionResponse"]["id"]
+
+
 # user, [thought, text, call], response, [call, call], responses, [text], user, [thought, text, call], response
 GEMINI: list[tuple[str, Callable[[Raw], Any]]] = [
     ("unknown-role", _role(1, "assistant")),
@@ -214,7 +233,8 @@ GEMINI: list[tuple[str, Callable[[Raw], Any]]] = [
     ("missing-result", _insert(2, _text("Wait."))),
     ("orphan-result", lambda body: _at(body, 1, "parts").pop()),
     ("repeated-result", lambda body: _at(body, 4, "parts").append(deepcopy(_at(body, 4, "parts")[0]))),
-    ("result-order", lambda body: _at(body, 4, "parts").reverse()),
+    ("block-order", lambda body: _at(body, 4, "parts").insert(0, {"text": "Here:"})),
+    ("result-order", _reverse_without_ids),
     ("thinking", lambda body: _at(body, 7, "parts")[-1].pop("thoughtSignature")),
     ("thinking", lambda body: _at(body, 7, "parts")[-1].update(thoughtSignature="mine")),
     ("thinking", lambda body: _at(body, 5, "parts")[-1].update(text="It is line 4.")),
@@ -224,6 +244,7 @@ GEMINI: list[tuple[str, Callable[[Raw], Any]]] = [
     ("shape", lambda body: _at(body, 2, "parts")[0]["functionResponse"].update(response="text")),
     ("window", lambda body: _list(body).append(_text("x" * 100_000))),
 ]
+DOCUMENT = {"document": {"format": "txt", "name": "Spec", "source": {"text": "words"}}}
 # As in ANTHROPIC.
 BEDROCK: list[tuple[str, Callable[[Raw], Any]]] = [
     ("unknown-role", _role(0, "system")),
@@ -241,6 +262,10 @@ BEDROCK: list[tuple[str, Callable[[Raw], Any]]] = [
     ("thinking", lambda body: _at(body, 1)[0]["reasoningContent"]["reasoningText"].update(text="Other.")),
     ("thinking", lambda body: _at(body, 2)[0]["toolResult"].update(content=[{"text": "x = 2"}])),
     ("thinking", lambda body: _at(body, 3).pop(0)),
+    ("empty", lambda body: _at(body, 2)[0]["toolResult"].update(content=[{"text": " "}])),
+    ("document", lambda body: _list(body)[0].update(content=[DOCUMENT])),
+    ("media", lambda body: _at(body, 0).extend([DOCUMENT] * 6)),
+    ("media", lambda body: _at(body, 0).append({"image": {"source": {"bytes": picture(9_000, 10)}}})),
     ("cache-marks", lambda body: [_at(body, 0).append({"cachePoint": {"type": "default"}}) for _ in range(5)]),
     ("undeclared-tool", _undeclare),
     ("shape", lambda body: _at(body, 1)[2]["toolUse"].update(input="text")),
@@ -332,6 +357,22 @@ def test_thinking_behind_a_change_is_legal_once_it_is_gone_and_new_thinking_is_b
     assert talk.server.refusals == []
     talk.history[2]["content"][0]["content"] = "[archived again]"
     assert talk.send(talk.body)[0] == 400
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.dialect)
+def test_a_conversation_that_was_held_elsewhere_can_be_adopted_and_stays_bound_to_what_it_was(client):
+    talk, other = Talk(client), StrictServer([ScriptedReply("Done.")])
+    if client.dialect != "openai-chat":
+        assert other.respond(client.path, talk.body)[0] >= 400
+    other.adopt(client.path, talk.body)
+    assert other.respond(client.path, talk.body)[0] == 200
+    if client.dialect in ("anthropic", "bedrock"):
+        changed = talk.body
+        changed["messages"].pop(0)
+        changed["messages"].insert(0, client.user("What is right in src/a.py?"))
+        other.adopt(client.path, changed)
+        assert other.respond(client.path, changed)[0] == 400
+        assert other.refusals[-1].rule == "thinking"
 
 
 def test_a_system_message_behind_a_user_turn_or_results_is_legal():

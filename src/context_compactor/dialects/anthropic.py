@@ -236,6 +236,36 @@ def _server_blocks_to_text(steps: list[IndexedMessage], dialect: Dialect, log: l
     ]
 
 
+def _is_blank_text(block: Raw) -> bool:
+    return block.get("type") == "text" and isinstance(block.get("text"), str) and not block["text"].strip()
+
+
+def _blocks_in_result(block: Raw) -> list[Raw]:
+    return blocks_in(block) if block.get("type") == "tool_result" else []
+
+
+def _has_blank_result(message: Message) -> bool:
+    return any(map(_is_blank_text, (inner for block in blocks_in(message.raw) for inner in _blocks_in_result(block))))
+
+
+def _drop_blanks_in_results(steps: list[IndexedMessage], _dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
+    """Remove texts of nothing but white space from results."""
+    kept: list[IndexedMessage] = []
+    for index, message in steps:
+        if not _has_blank_result(message):
+            kept.append((index, message))
+            continue
+        content = [
+            {**block, "content": [inner for inner in _blocks_in_result(block) if not _is_blank_text(inner)]}
+            if any(map(_is_blank_text, _blocks_in_result(block)))
+            else block
+            for block in message.raw["content"]
+        ]
+        kept.append((index, _read(0, {**message.raw, "content": content})))
+        log.append(Repair(index, "removed an empty block"))
+    return kept
+
+
 def _place_systems(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
     """Turn system messages where none may be into words of the user, joined to the user's own beside them."""
     misplaced = {problem.index for problem in _misplaced_systems(without_indexes(steps), None, dialect)}
@@ -292,6 +322,7 @@ class Anthropic:
     )
     # Moving results may empty a message, and an emptied one may bring two assistants together: so some come twice.
     repairs: tuple[RepairRule, ...] = (
+        _drop_blanks_in_results,
         drop_blanks,
         join_assistants,
         _server_blocks_to_text,
@@ -354,8 +385,10 @@ class Anthropic:
         return all(isinstance(part, Text) and (not part.text or part.text.isspace()) for part in message.parts)
 
     def has_blank_block(self, message: Message) -> bool:
-        """Whether one of its texts is empty or nothing but white space."""
-        return any(isinstance(part, Text) and not part.text.strip() for part in message.parts)
+        """Whether one of its texts, or one in a result, is empty or nothing but white space."""
+        return any(isinstance(part, Text) and not part.text.strip() for part in message.parts) or _has_blank_result(
+            message
+        )
 
     def parse(self, items: Sequence[object]) -> list[Message]:
         return [_read(index, raw) for index, raw in enumerate(dicts_of(items))]
@@ -407,7 +440,7 @@ class Anthropic:
             return None
         if not result.media or any(block.get("type") not in USER_BLOCKS for block in result.content):
             return self.user_text(f"{frame}\n{result.text}")
-        held = [block for block in result.content if block.get("text") != ""]
+        held = [block for block in result.content if not _is_blank_text(block)]
         return _read(0, {"role": "user", "content": [{"type": "text", "text": frame}, *held]})
 
     def rename(self, message: Message, ids: Mapping[int, str]) -> Message:

@@ -37,6 +37,7 @@ from context_compactor.dialects.legality import (
     assistants_in_a_row,
     blank_messages,
     late_results,
+    pair_results,
 )
 from context_compactor.dialects.media import inline_media, unencoded_media
 from context_compactor.dialects.messages import (
@@ -59,6 +60,7 @@ from context_compactor.dialects.repair import (
     join_assistants,
     rename_repeated,
     start_with_user,
+    without_indexes,
 )
 from context_compactor.dialects.strict_order import (
     late_systems,
@@ -144,7 +146,7 @@ def _part(index: int, field: str, block: Raw) -> Part:
     text = block.get("text")
     if text is not None or all(value is None or key in ABOUT_PART for key, value in block.items()):
         words = text_at(index, f"{field}.text", "" if text is None else text)
-        is_thought = block.get("thought") is True or (signed and not words)
+        is_thought = (words and block.get("thought") is True) or (signed and not words)
         return Thinking(words, signed) if is_thought else Text(words)
     return Opaque(next(str(key) for key, value in block.items() if value is not None), json_text(block))
 
@@ -320,6 +322,42 @@ def _match_again(steps: list[IndexedMessage], dialect: Dialect, _log: list[Repai
     return [(index, old if old.parts == new.parts else new) for (index, old), new in zip(steps, matched, strict=True)]
 
 
+def _unordered_responses(messages: Sequence[Message], pairing: Pairing, _dialect: Dialect) -> Iterator[Violation]:
+    """Responses in another order than their calls, where one has no id: then they are matched by their order."""
+    for at, order in _order_of_calls(pairing).items():
+        results = [number for number, part in enumerate(messages[at].parts) if isinstance(part, ToolResult)]
+        is_matched_by_order = not all(_has_own_id(messages[at].raw["parts"][number]) for number in results)
+        if is_matched_by_order and order != sorted(order):
+            yield Violation(at, "result-order", "responses in another order than their calls")
+
+
+def _order_of_calls(pairing: Pairing) -> dict[int, list[int]]:
+    """For each message with responses their numbers in it, in the order of the calls that they answer."""
+    orders: dict[int, list[int]] = {}
+    for call in sorted(pairing.answers):
+        result = pairing.answers[call]
+        orders.setdefault(result.message, []).append(result.part)
+    return orders
+
+
+def _order_responses(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
+    """Put responses into the order of their calls."""
+    messages = without_indexes(steps)
+    pairing = pair_results(messages)
+    unordered = {problem.index for problem in _unordered_responses(messages, pairing, dialect)}
+    orders = _order_of_calls(pairing)
+    log += [Repair(steps[at][0], "put responses into the order of their calls") for at in sorted(unordered)]
+    return [
+        (index, _in_order(message, orders[at], dialect) if at in unordered else message)
+        for at, (index, message) in enumerate(steps)
+    ]
+
+
+def _in_order(message: Message, order: list[int], dialect: Dialect) -> Message:
+    others = [number for number in range(len(message.parts)) if number not in order]
+    return dialect.pick(message, [*order, *others])
+
+
 def _unsigned_calls(messages: Sequence[Message], _pairing: Pairing, dialect: Dialect) -> Iterator[Violation]:
     """First calls of a step without their thought signature, since the user last spoke."""
     for at in _unsigned_steps(messages, dialect):
@@ -352,7 +390,7 @@ def _is_first_call_signed(message: Message) -> bool:
 
 def _sign_calls(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
     """Give calls that lost their signature the one that Google documents for such calls."""
-    unsigned = set(_unsigned_steps([message for _, message in steps], dialect))
+    unsigned = set(_unsigned_steps(without_indexes(steps), dialect))
     for at in sorted(unsigned):
         log.append(Repair(steps[at][0], "gave a call without its thought signature the one that is always taken"))
     return [(index, _signed(message) if at in unsigned else message) for at, (index, message) in enumerate(steps)]
@@ -387,6 +425,7 @@ class Gemini:
     rules: tuple[Rule, ...] = (
         late_results,
         results_behind_blocks,
+        _unordered_responses,
         blank_messages,
         late_systems,
         assistants_in_a_row,
@@ -404,6 +443,7 @@ class Gemini:
         systems_to_words,
         join_assistants,
         _match_again,
+        _order_responses,
         start_with_user,
         _sign_calls,
     )
@@ -502,7 +542,8 @@ class Gemini:
         for at, new_id in ids.items():
             names = CALL if isinstance(message.parts[at], ToolCall) else RESPONSE
             key = _name_in(blocks[at], names)
-            blocks[at] = {**blocks[at], key: {**blocks[at][key], "id": new_id}}
+            signed = {name: ANY_SIGNATURE for name in SIGNATURE if blocks[at].get(name) is not None}
+            blocks[at] = {**blocks[at], **signed, key: {**blocks[at][key], "id": new_id}}
         old = [ids.get(at) or _id_of(part) for at, part in enumerate(message.parts)]
         return _with_ids(_read(0, {**message.raw, "parts": blocks}), old)
 

@@ -90,6 +90,13 @@ class Message(Struct, frozen=True):
         return len(self.parts) == 1 and self.begins_with_summary
 
     @property
+    def provider_summary(self) -> str:
+        """What a summary by the provider says that it begins with; nothing of one that is sealed."""
+        first = self.parts[0] if self.begins_with_summary else None
+        text = first.text if isinstance(first, Opaque) else ""
+        return "" if text.startswith("{") else text
+
+    @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool calls this message makes."""
         return tuple(part for part in self.parts if isinstance(part, ToolCall))

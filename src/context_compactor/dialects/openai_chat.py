@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from context_compactor.dialects.dialect import (
@@ -22,17 +23,27 @@ from context_compactor.dialects.dialect import (
     text_at,
     text_like,
 )
-from context_compactor.dialects.legality import Rule, assistant_first, assistants_in_a_row, blank_messages, late_results
+from context_compactor.dialects.legality import (
+    Rule,
+    Violation,
+    assistant_first,
+    assistants_in_a_row,
+    blank_messages,
+    late_results,
+)
 from context_compactor.dialects.media import inline_media, linked_media
 from context_compactor.dialects.messages import Media, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult
-from context_compactor.dialects.reasoning import binds_reasoning, claude_version, drop_reasoning
+from context_compactor.dialects.reasoning import binds_reasoning, drop_reasoning
 from context_compactor.dialects.repair import (
+    IndexedMessage,
+    Repair,
     RepairRule,
     drop_blanks,
     join_assistants,
     rename_repeated,
     results_behind_calls,
     start_with_user,
+    without_indexes,
 )
 from context_compactor.errors import BadMessage
 from context_compactor.json_values import json_text
@@ -48,6 +59,8 @@ ROLES: dict[str, Role] = {
 THINKING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
 """Where OpenAI-compatible providers and routers put a model's reasoning, if not into blocks of the content."""
 THINKING_BLOCKS = ("thinking", "redacted_thinking")
+REASONING_MODELS = re.compile(r"deepseek|kimi")
+"""Models that reject calls without the `reasoning_content` that they came with."""
 OWN_FIELDS = frozenset(
     {
         "tool_calls",
@@ -214,6 +227,25 @@ def _file(file: Raw) -> Media:
     return inline_media("file", "", encoded, title)
 
 
+def _unreasoned_calls(messages: Sequence[Message], _pairing: object, dialect: Dialect) -> Iterator[Violation]:
+    """Calls without the field of their reasoning, in a history in which the model has thought."""
+    is_wanted = isinstance(dialect, OpenAIChat) and dialect.wants_reasoning_back
+    if is_wanted and any("reasoning_content" in message.raw for message in messages):
+        for at, message in enumerate(messages):
+            if message.raw.get("tool_calls") and "reasoning_content" not in message.raw:
+                yield Violation(at, "reasoning-content", "calls without the reasoning_content that they came with")
+
+
+def _add_reasoning(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
+    """Give calls an empty reasoning, which the provider takes."""
+    bare = {problem.index for problem in _unreasoned_calls(without_indexes(steps), None, dialect)}
+    log += [Repair(steps[at][0], "gave calls without their reasoning_content an empty one") for at in sorted(bare)]
+    return [
+        (index, read_message(0, {**message.raw, "reasoning_content": ""}) if at in bare else message)
+        for at, (index, message) in enumerate(steps)
+    ]
+
+
 class OpenAIChat:
     """Messages as `POST /v1/chat/completions` takes them, legacy functions included."""
 
@@ -230,7 +262,7 @@ class OpenAIChat:
     request_bytes = DEFAULT_REQUEST_BYTES
     media_blocks: tuple[str, ...] = ("image_url", "input_audio", "file")
     native_models: tuple[str, ...] = ("openai/", "http://", "https://")
-    rules: tuple[Rule, ...] = (late_results, blank_messages, assistants_in_a_row, assistant_first)
+    rules: tuple[Rule, ...] = (late_results, blank_messages, assistants_in_a_row, assistant_first, _unreasoned_calls)
     # Moving results may bring two assistants together: so some come twice.
     repairs: tuple[RepairRule, ...] = (
         drop_blanks,
@@ -240,15 +272,18 @@ class OpenAIChat:
         drop_blanks,
         join_assistants,
         start_with_user,
+        _add_reasoning,
     )
 
-    def __init__(self, binds_reasoning: bool = True) -> None:
+    def __init__(self, binds_reasoning: bool = True, wants_reasoning_back: bool = False) -> None:
         self.binds_reasoning = binds_reasoning
+        self.wants_reasoning_back = wants_reasoning_back
 
     def for_model(self, model: str | None) -> Dialect:
-        """Only Claude models check what stands before their reasoning."""
-        is_other = model is not None and claude_version(model) is None and "claude" not in model.lower()
-        return self if binds_reasoning(model) and not is_other else OpenAIChat(binds_reasoning=False)
+        """Only Claude models check what stands before their reasoning, DeepSeek and Kimi that calls come with it."""
+        if model is None or "claude" in model.lower():
+            return self if binds_reasoning(model) else OpenAIChat(binds_reasoning=False)
+        return OpenAIChat(binds_reasoning=False, wants_reasoning_back=bool(REASONING_MODELS.search(model.lower())))
 
     def recognizes(self, item: Raw) -> bool:
         """By a role, a field or a block that only chat has."""
@@ -314,7 +349,7 @@ class OpenAIChat:
                 raw[field] = f"{one[field]}\n\n{two[field]}"
         for field in ("tool_calls", "function_call", *THINKING_FIELDS, "refusal"):
             if field in raw and not raw[field]:
-                raw[field] = two.get(field)
+                raw[field] = two.get(field, raw[field])
         return read_message(0, _tidied(raw))
 
     def pick(self, message: Message, order: Sequence[int]) -> Message:
@@ -371,8 +406,9 @@ def _as_blocks(content: Any) -> list[Raw]:
 def _change(raw: Raw, field: str, entry: int, text: str | None) -> None:
     """Write one change into a copy; a removed entry of a list becomes None until the message is tidied."""
     if field == "thinking":
-        for name in THINKING_FIELDS:
-            raw.pop(name, None)
+        removed = {name: raw.pop(name, None) for name in THINKING_FIELDS}
+        if removed["reasoning_content"] is not None and raw.get("tool_calls"):
+            raw["reasoning_content"] = ""  # DeepSeek and Kimi reject calls without the field
     elif entry != WHOLE:
         entries = list(raw[field])
         entries[entry] = None if text is None else REWRITERS[field](entries[entry], text)

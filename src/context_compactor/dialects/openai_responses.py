@@ -21,7 +21,7 @@ from context_compactor.dialects.dialect import (
     text_and_media,
     text_at,
 )
-from context_compactor.dialects.legality import PartPosition, Rule, Violation
+from context_compactor.dialects.legality import Pairing, PartPosition, Rule, Violation, pair_results
 from context_compactor.dialects.media import inline_media, linked_media
 from context_compactor.dialects.messages import (
     LOST_RESULT,
@@ -213,7 +213,7 @@ def _dangling_reasoning(messages: Sequence[Message], _pairing: object, _dialect:
     follower = "assistant"
     for at in range(len(messages) - 1, -1, -1):
         if not _is_reasoning(messages[at]):
-            follower = messages[at].role
+            follower = PROVIDER_SUMMARY if messages[at].is_provider_summary else messages[at].role
         elif follower != "assistant":
             yield Violation(at, "reasoning", "reasoning without the item it belongs to")
 
@@ -222,17 +222,104 @@ def _is_reasoning(message: Message) -> bool:
     return bool(message.parts) and all(isinstance(part, Thinking) for part in message.parts)
 
 
+def _repeated_items(messages: Sequence[Message], _pairing: object, _dialect: Dialect) -> Iterator[Violation]:
+    """Items with the id of another one. Of reasoning that came twice the one counts that its reply follows."""
+    places: dict[str, list[int]] = {}
+    for at, message in enumerate(messages):
+        if isinstance(message.raw.get("id"), str) and item_type(message.raw) != "item_reference":
+            places.setdefault(message.raw["id"], []).append(at)
+    for item_id, found in places.items():
+        own = next((at for at in found if _is_reasoning(messages[at]) and _has_reply(messages, at)), found[0])
+        for at in found:
+            if at != own:
+                yield Violation(at, "repeated-item", f"the id {item_id} names two items")
+
+
+def _has_reply(messages: Sequence[Message], at: int) -> bool:
+    return at + 1 < len(messages) and messages[at + 1].role == "assistant" and not _is_reasoning(messages[at + 1])
+
+
+def _tell_items_apart(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
+    """Take an id that another item has off an item; reasoning, which needs its id, leaves."""
+    repeated = {problem.index for problem in _repeated_items(without_indexes(steps), None, dialect)}
+    kept: list[IndexedMessage] = []
+    for at, (index, message) in enumerate(steps):
+        if at not in repeated:
+            kept.append((index, message))
+        elif _is_reasoning(message):
+            log.append(Repair(index, "removed reasoning that came twice"))
+        else:
+            kept.append((index, _without_id(message)))
+            log.append(Repair(index, "removed the id of an item, which another one has"))
+    return kept
+
+
+def _outputs_of_other_kinds(messages: Sequence[Message], pairing: Pairing, _dialect: Dialect) -> Iterator[Violation]:
+    """Outputs with the id of a call of another kind, such as a shell's for a function."""
+    for call, result in pairing.answers.items():
+        if OUTPUTS[item_type(messages[call.message].raw)] != item_type(messages[result.message].raw):
+            yield Violation(result.message, "orphan-result", "an output of another kind than its call")
+
+
+def _fit_outputs(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
+    """Make an output one of its call's kind, where that can hold a text."""
+    messages = without_indexes(steps)
+    pairing = pair_results(messages)
+    wrong = {problem.index for problem in _outputs_of_other_kinds(messages, pairing, dialect)}
+    fitted = list(steps)
+    for call, result in pairing.answers.items():
+        index, _ = steps[result.message]
+        said = pairing.results[result].text
+        answer = dialect.answer(messages[call.message], pairing.calls[call], said) if result.message in wrong else None
+        if answer is not None:
+            fitted[result.message] = (index, answer)
+            log.append(Repair(index, "made an output one of its call's kind"))
+    return fitted
+
+
+def _late_summaries(messages: Sequence[Message], pairing: Pairing, _dialect: Dialect) -> Iterator[Violation]:
+    """A compaction item behind a call whose output comes later: the provider reads only the output."""
+    newest = max((at for at, message in enumerate(messages) if message.is_provider_summary), default=0)
+    if any(_is_open_at(newest, call, pairing) for call in pairing.calls):
+        yield Violation(newest, "compaction", "a compaction item between a call and its output")
+
+
+def _is_open_at(at: int, call: PartPosition, pairing: Pairing) -> bool:
+    return call.message < at and (call not in pairing.answers or pairing.answers[call].message > at)
+
+
+def _summary_before_calls(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
+    """Put the compaction item before the reply whose calls it would hide."""
+    messages = without_indexes(steps)
+    pairing = pair_results(messages)
+    newest = next((problem.index for problem in _late_summaries(messages, pairing, dialect)), None)
+    if newest is None:
+        return steps
+    start = min(call.message for call in pairing.calls if _is_open_at(newest, call, pairing))
+    while start and messages[start - 1].role == "assistant":
+        start -= 1
+    log.append(Repair(steps[newest][0], "put the compaction item before the calls whose outputs follow it"))
+    return [*steps[:start], steps[newest], *steps[start:newest], *steps[newest + 1 :]]
+
+
+def _without_id(message: Message) -> Message:
+    return read_item(0, {key: value for key, value in message.raw.items() if key != "id"})
+
+
+LOST_ITEM = "removed reasoning without the item it belongs to"
+
+
 def _drop_reasoning(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
     """Remove reasoning whose reply is gone."""
     dangling = {problem.index for problem in _dangling_reasoning(without_indexes(steps), None, dialect)}
-    log += [Repair(steps[at][0], "removed reasoning without the item it belongs to") for at in sorted(dangling)]
+    log += [Repair(steps[at][0], LOST_ITEM) for at in sorted(dangling)]
     return [step for at, step in enumerate(steps) if at not in dangling]
 
 
 def _place_results(steps: list[IndexedMessage], dialect: Dialect, log: list[Repair]) -> list[IndexedMessage]:
     """Outputs stay where they are, a stand-in waits for the end of the reply it would split.
 
-    Reasoning stays with the item it belongs to: words that came between the two go before both.
+    Reasoning goes with the item it belongs to, where that becomes words.
     """
     placement = ResultPlacement(steps, dialect, log)
     settled: list[IndexedMessage] = []
@@ -243,6 +330,8 @@ def _place_results(steps: list[IndexedMessage], dialect: Dialect, log: list[Repa
         if words or message.role != "assistant":
             settled += held
             held = []
+            log += [Repair(lost, LOST_ITEM) for lost, _ in thoughts]
+            thoughts = []
         if words:
             settled.append((index, words))
         elif _is_reasoning(message):
@@ -280,8 +369,15 @@ class OpenAIResponses:
     request_bytes = DEFAULT_REQUEST_BYTES
     media_blocks: tuple[str, ...] = ("input_image", "input_file", "input_audio")
     native_models: tuple[str, ...] = ()
-    rules: tuple[Rule, ...] = (_dangling_reasoning,)
-    repairs: tuple[RepairRule, ...] = (rename_repeated, _place_results, _drop_reasoning)
+    rules: tuple[Rule, ...] = (_dangling_reasoning, _repeated_items, _outputs_of_other_kinds, _late_summaries)
+    repairs: tuple[RepairRule, ...] = (
+        _tell_items_apart,
+        rename_repeated,
+        _fit_outputs,
+        _place_results,
+        _drop_reasoning,
+        _summary_before_calls,
+    )
 
     def for_model(self, model: str | None) -> Dialect:
         return self
@@ -386,14 +482,15 @@ class OpenAIResponses:
 
         The API looks an item up by its id and rejects it when its reasoning does not come with it.
         """
-        wanted = dict(_reasoned(before))
-        lost = {item_id for item_id, thoughts in _reasoned(after) if wanted.get(item_id, thoughts) - thoughts}
-        return [
-            read_item(0, {key: value for key, value in message.raw.items() if key != "id"})
-            if str(message.raw.get("id")) in lost
-            else message
-            for message in after
-        ]
+        wanted: dict[str, list[frozenset[str]]] = {}
+        for item_id, thoughts in _reasoned(before):
+            wanted.setdefault(item_id, []).append(thoughts)
+        lost = {
+            item_id
+            for item_id, thoughts in _reasoned(after)
+            if not any(known <= thoughts for known in wanted.get(item_id, [thoughts]))
+        }
+        return [_without_id(message) if str(message.raw.get("id")) in lost else message for message in after]
 
 
 def _reasoned(messages: Sequence[Message]) -> Iterator[tuple[str, frozenset[str]]]:

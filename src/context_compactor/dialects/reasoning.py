@@ -32,11 +32,11 @@ def binds_reasoning(model: str | None) -> bool:
 def unchanged_messages(before: Sequence[Message], after: Sequence[Message], dialect: Dialect) -> int:
     """With how many equal messages both begin.
 
-    Where a cache mark stands makes no difference, nor does reasoning that is gone from the start.
+    Where a cache mark stands makes no difference, nor the block it needs, nor reasoning that is gone from the start.
     """
     has_reasoning = False
     for at, (old, new) in enumerate(zip(before, after, strict=False)):
-        is_same = old is new or without_cache_marks(old.raw) == without_cache_marks(new.raw)
+        is_same = old is new or _as_sent(old) == _as_sent(new)
         thinks = any(isinstance(part, Thinking) for part in new.parts)
         if not is_same and (has_reasoning or thinks or not _lost_only_reasoning(old, new, dialect)):
             return at
@@ -46,7 +46,14 @@ def unchanged_messages(before: Sequence[Message], after: Sequence[Message], dial
 
 def _lost_only_reasoning(old: Message, new: Message, dialect: Dialect) -> bool:
     kept = _without(old, dialect, only_signed=False)
-    return kept is not None and without_cache_marks(kept.raw) == without_cache_marks(new.raw)
+    return kept is not None and _as_sent(kept) == _as_sent(new)
+
+
+def _as_sent(message: Message) -> Any:
+    """What a model is shown of a message: no cache marks, and a text that is the whole content as its only block."""
+    raw = without_cache_marks(message.raw)
+    content = raw.get("content")
+    return {**raw, "content": [{"type": "text", "text": content}]} if isinstance(content, str) else raw
 
 
 def without_cache_marks(value: Any) -> Any:

@@ -125,6 +125,7 @@ def plan_context(
     standing = [*known.texts(), *("\n".join(excerpt.lines) for excerpt in newest)]
     story = _build_story(parsed, view, standing, tokens, config)
     return Composer(
+        parsed.messages,
         view,
         draft,
         content,
@@ -227,8 +228,9 @@ class WrittenContext(Struct, frozen=True):
 
 
 class Composer(Struct, frozen=True):
-    """Writes the context that the draft's current choice stands for."""
+    """Writes the context that the draft's current choice stands for. `given` are the messages as they came."""
 
+    given: Sequence[Message]
     view: PlanningView
     draft: PlanSelection
     record_content: RecordContent
@@ -251,8 +253,7 @@ class Composer(Struct, frozen=True):
         joins = self.dialect.strict_alternation or self.is_one_message
         text = render_record(record) if record else ""
         messages = apply(self.view.turns, self.view.zones, text, texts.edits, self.dialect, joins=joins)
-        given = [message for turn in self.view.turns for message in turn.messages]
-        kept = self.dialect.detach(given, messages)
+        kept = self.dialect.detach(self.given, messages)
         lost = {id(old) for old, new in zip(messages, kept, strict=True) if old is not new}
         messages = [message for message in kept if message is not None]
         spoken = messages[first_speaker(messages) :]

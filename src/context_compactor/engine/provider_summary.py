@@ -89,8 +89,8 @@ def provider_summary(turns: Sequence[Turn]) -> Turn | None:
 def summary_original(parsed: ParsedContext, counter: MessageCounter) -> tuple[Original, ...]:
     """The readable text of the provider's summary for the archive, so that it is found there."""
     summary = provider_summary(parsed.turns)
-    text = summary.messages[0].parts[0].text if summary and isinstance(summary.messages[0].parts[0], Opaque) else ""
-    if not text or text.startswith("{"):
+    text = summary.messages[0].provider_summary if summary else ""
+    if not text:
         return ()
     ref = text_reference(text)
     return (Original(ref, "summary", "the provider's own summary", counter.text(text), text, f'recall("{ref}")'),)

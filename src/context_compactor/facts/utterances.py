@@ -324,10 +324,11 @@ def _loads_prompt(turn: Turn) -> bool:
 
 
 def agent_utterances(turns: Iterable[Turn]) -> list[Utterance]:
-    """What the agent said, turn by turn, without thinking, calls and results."""
+    """What the agent said, turn by turn, without thinking, calls and results, and its provider's summaries of it."""
     found: list[Utterance] = []
     for turn in turns:
-        words = "\n".join(message.text for message in turn.messages if message.role == "assistant" and message.text)
+        said = [message for message in turn.messages if message.role == "assistant"]
+        words = "\n".join(text for message in said for text in (message.provider_summary, message.text) if text)
         if words:
             found.append(Utterance(turn.number, words[:_MOST_TEXT]))
     return found

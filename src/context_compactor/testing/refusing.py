@@ -3,8 +3,10 @@ everything before it."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
+import struct
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Protocol
@@ -45,6 +47,10 @@ class StrictProvider(Protocol):
 
     def reply(self, path: str, body: Body, said: ScriptedReply, tokens: int) -> Body:
         """The body of the answer that says this."""
+        ...
+
+    def adopt(self, body: Body) -> None:
+        """Take what only the provider could have written, such as reasoning and its signature, as written here."""
         ...
 
     def error(self, error: RuleError) -> Body:
@@ -95,6 +101,12 @@ def objects_at(place: str, value: Any) -> list[Body]:
     return value
 
 
+def image_sides(encoded: Any) -> tuple[int, int]:
+    """Width and height of a PNG in base64; of another image none, since nobody looks into it here."""
+    head = base64.b64decode(encoded[:64]) if isinstance(encoded, str) else b""
+    return struct.unpack(">II", head[16:24]) if head.startswith(b"\x89PNG") else (0, 0)
+
+
 def refuse_undeclared(calls: Iterator[str], declared: Collection[str]) -> None:
     """A call of a tool that the request does not declare."""
     for name in calls:
@@ -133,9 +145,20 @@ class BoundThinking:
         for block in said:
             prefix = _behind(prefix, block)
         signature = f"sig_{len(self._issued) + 1:05d}_{prefix[:16]}"
+        self._remember(signature, prefix, thought)
+        return signature
+
+    def adopt(self, front: Any, said: Sequence[SaidBlock]) -> None:
+        """Take signatures that are not known yet as issued here, each behind what stands before it."""
+        prefix = digest(front)
+        for block in said:
+            if block.signature is not None and block.signature not in self._issued:
+                self._remember(block.signature, prefix, block.value)
+            prefix = _behind(prefix, block)
+
+    def _remember(self, signature: str, prefix: str, thought: Any) -> None:
         self._issued[signature] = _Issued(prefix, digest(thought))
         self._prefixes.add(prefix)
-        return signature
 
     def check(self, front: Any, said: Sequence[SaidBlock]) -> None:
         """Refuse thinking that is not from here, was edited, stands behind something else, or has a gap."""

@@ -14,6 +14,7 @@ from context_compactor.testing.refusing import (
     count_fields,
     count_tokens,
     digest,
+    image_sides,
     objects_at,
     refuse_undeclared,
     without,
@@ -21,6 +22,9 @@ from context_compactor.testing.refusing import (
 from context_compactor.testing.replies import ScriptedReply
 
 MAX_CACHE_MARKS = 4
+MAX_IMAGES, MANY_IMAGES = 100, 20
+MAX_SIDE, MAX_SIDE_OF_MANY = 8_000, 2_000
+MAX_IMAGE_CHARACTERS = 5 * 1024 * 1024
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _USER_BLOCKS = ("text", "image", "document", "search_result", "tool_result", "container_upload")
 _ASSISTANT_BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use", "server_tool_use", "compaction")
@@ -53,6 +57,8 @@ class StrictAnthropic:
         _check_roles(messages, first)
         _check_content(messages, first)
         _check_results(messages, first)
+        _check_server_tools(messages, first)
+        _check_images(messages)
         refuse_undeclared(_called(messages[first:]), [tool.get("name") for tool in body.get("tools") or ()])
         self._thinking.check(_front(body), _said(messages, first))
         tokens = count_tokens(body.get("system"), body.get("tools"), messages[first:])
@@ -91,6 +97,12 @@ class StrictAnthropic:
                 "output_tokens": count_tokens(content),
             },
         }
+
+    def adopt(self, body: Body) -> None:
+        messages = body["messages"]
+        blocks = [block for message in messages for block in _blocks(message) if block.get("type") == "compaction"]
+        self._compactions |= {digest(without(block, "cache_control")) for block in blocks}
+        self._thinking.adopt(_front(body), _said(messages, newest_compaction(messages)))
 
     def error(self, error: RuleError) -> Body:
         message = f"{error.message} (rule: {error.rule})"
@@ -258,6 +270,40 @@ def _unanswered(at: int, missing: list[str]) -> RuleError:
         f"messages.{at}: `tool_use` ids were found without `tool_result` blocks immediately after: "
         f"{', '.join(missing)}. Each `tool_use` must have its `tool_result` in the next message.",
     )
+
+
+def _check_server_tools(messages: list[Body], first: int) -> None:
+    """Each call of the provider's own tools has its result behind it, but for the last reply, which may go on."""
+    running: dict[str, int] = {}
+    for at in range(first, len(messages)):
+        for block in _blocks(messages[at]) if messages[at]["role"] == "assistant" else ():
+            kind = str(block.get("type"))
+            if kind == "server_tool_use":
+                running[block["id"]] = at
+            elif kind.endswith("_tool_result") and running.pop(block["tool_use_id"], None) is None:
+                raise RuleError("server-tool", f"messages.{at}: `{kind}` without its `server_tool_use` block before it")
+    for call, at in running.items():
+        if at < len(messages) - 1:
+            raise RuleError("server-tool", f"messages.{at}: `server_tool_use` {call} without its result block")
+
+
+def _check_images(messages: list[Body]) -> None:
+    blocks = [(at, block) for at, message in enumerate(messages) for block in _blocks(message)]
+    nested = [
+        (at, inner)
+        for at, block in blocks
+        if block.get("type") == "tool_result" and isinstance(block.get("content"), list)
+        for inner in block["content"]
+    ]
+    images = [(at, block["source"]) for at, block in (*blocks, *nested) if block.get("type") == "image"]
+    most = MAX_SIDE_OF_MANY if len(images) > MANY_IMAGES else MAX_SIDE
+    if len(images) > MAX_IMAGES:
+        raise RuleError("media", f"too many images: {len(images)} > {MAX_IMAGES}")
+    for at, source in images:
+        if max(image_sides(source.get("data"))) > most:
+            raise RuleError("media", f"messages.{at}: At least one of the image dimensions exceed max allowed {most}")
+        if len(source.get("data") or "") > MAX_IMAGE_CHARACTERS:
+            raise RuleError("media", f"messages.{at}: image exceeds 5 MB maximum")
 
 
 def _wants_compaction(body: Body, tokens: int) -> bool:

@@ -12,12 +12,14 @@ from context_compactor.testing.refusing import (
     RuleError,
     SaidBlock,
     count_tokens,
+    image_sides,
     objects_at,
     refuse_undeclared,
 )
 from context_compactor.testing.replies import ScriptedReply
 
 MAX_CACHE_POINTS = 4
+MAX_IMAGES, MAX_DOCUMENTS, MAX_SIDE = 20, 5, 8_000
 _USER_BLOCKS = (
     "text",
     "image",
@@ -90,6 +92,9 @@ class StrictBedrock:
             "metrics": {"latencyMs": 1},
         }
 
+    def adopt(self, body: Body) -> None:
+        self._thinking.adopt(_front(body), _said(body["messages"]))
+
     def error(self, error: RuleError) -> Body:
         return {"message": f"{error.message} (rule: {error.rule})"}
 
@@ -150,6 +155,7 @@ def _check_shape(at: int, message: Body) -> None:
             )
         if "toolResult" in block:
             _check_result(place, block["toolResult"])
+    _check_media(at, content)
 
 
 def _check_text(place: str, block: Body) -> None:
@@ -163,6 +169,20 @@ def _check_result(place: str, result: Body) -> None:
     for inner in objects_at(f"{place}.toolResult.content", result.get("content")):
         if len(inner) != 1 or next(iter(inner)) not in _RESULT_BLOCKS:
             raise RuleError("shape", f"{place}.toolResult.content: Member must have exactly one known block")
+        _check_text(f"{place}.toolResult.content", inner)
+
+
+def _check_media(at: int, content: list[Body]) -> None:
+    images = [block["image"] for block in content if "image" in block]
+    documents = [block["document"] for block in content if "document" in block]
+    if documents and not any("text" in block for block in content):
+        raise RuleError("document", f"messages.{at}: a text block is required when a document block is included.")
+    if len(images) > MAX_IMAGES or len(documents) > MAX_DOCUMENTS:
+        raise RuleError("media", f"messages.{at}: at most {MAX_IMAGES} images and {MAX_DOCUMENTS} documents")
+    for image in images:
+        sides = image_sides(image["source"].get("bytes"))
+        if max(sides) > MAX_SIDE:
+            raise RuleError("media", f"messages.{at}: at least one of the image dimensions exceeds {MAX_SIDE} pixels")
 
 
 def _check_roles(messages: list[Body]) -> None:

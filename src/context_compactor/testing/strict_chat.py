@@ -5,19 +5,37 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from context_compactor.testing.refusing import Body, RuleError, count_tokens, digest, objects_at, refuse_undeclared
+from context_compactor.testing.refusing import (
+    Body,
+    BoundThinking,
+    RuleError,
+    SaidBlock,
+    count_tokens,
+    digest,
+    objects_at,
+    refuse_undeclared,
+    without,
+)
 from context_compactor.testing.replies import ScriptedReply
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_SIGNED_FIELDS = ("thinking_blocks", "reasoning_details")
+_REASONING_FIELDS = (*_SIGNED_FIELDS, "reasoning_content", "reasoning")
 
 
 class StrictChat:
-    """OpenAI takes assistants in a row and a conversation that the assistant begins; many chat templates do not."""
+    """OpenAI takes assistants in a row and a conversation that the assistant begins; many chat templates do not.
+
+    DeepSeek wants the reasoning of calls to come back with them. Routers to Claude hand out signed thinking, which is
+    bound to its conversation as Claude's is: so it is for models with that name.
+    """
 
     name = "openai-chat"
 
     def __init__(self, window: int) -> None:
         self._window = window
+        self._thinking = BoundThinking()
+        self._thought_calls: set[str] = set()
         self._calls = 0
 
     def takes(self, path: str) -> bool:
@@ -31,6 +49,8 @@ class StrictChat:
             _check_shape(at, message)
         _check_roles(messages)
         _check_results(messages)
+        self._check_reasoning(messages)
+        self._thinking.check(body.get("tools"), _said(messages))
         declared = [
             str((tool.get("function") or tool.get("custom") or {}).get("name")) for tool in body.get("tools") or ()
         ]
@@ -47,8 +67,8 @@ class StrictChat:
 
     def reply(self, path: str, body: Body, said: ScriptedReply, tokens: int) -> Body:
         message: Body = {"role": "assistant", "content": said.text or None, "refusal": None}
-        if said.thinking:
-            message["reasoning_content"] = said.thinking
+        if said.thinking is not None:
+            message |= self._reasoning(body, said)
         if said.calls:
             message["tool_calls"] = []
         for call in said.calls:
@@ -57,6 +77,7 @@ class StrictChat:
             message["tool_calls"].append({"id": f"call_{self._calls:06d}", "type": "function", "function": function})
         if not said.text and not said.calls:
             message["content"] = "Done."
+        self._remember(message)
         output = count_tokens(message)
         return {
             "id": f"chatcmpl-{digest(body['messages'])[:20]}",
@@ -67,10 +88,49 @@ class StrictChat:
             "usage": {"prompt_tokens": tokens, "completion_tokens": output, "total_tokens": tokens + output},
         }
 
+    def adopt(self, body: Body) -> None:
+        self._thinking.adopt(body.get("tools"), _said(body["messages"]))
+        for message in body["messages"]:
+            self._remember(message)
+
     def error(self, error: RuleError) -> Body:
         message = f"{error.message} (rule: {error.rule})"
         held = {"message": message, "type": "invalid_request_error", "param": "messages", "code": error.code}
         return {"error": held}
+
+    def _reasoning(self, body: Body, said: ScriptedReply) -> Body:
+        thought = "" if said.redacted else said.thinking
+        if "claude" not in str(body.get("model")):
+            return {"reasoning_content": thought}
+        signature = self._thinking.issue(body.get("tools"), _said(body["messages"]), thought)
+        return {"thinking_blocks": [{"type": "thinking", "thinking": thought, "signature": signature}]}
+
+    def _remember(self, message: Body) -> None:
+        if "reasoning_content" in message and message.get("tool_calls"):
+            self._thought_calls.add(digest(message["tool_calls"]))
+
+    def _check_reasoning(self, messages: list[Body]) -> None:
+        for at, message in enumerate(messages):
+            is_thought = digest(message.get("tool_calls")) in self._thought_calls
+            if is_thought and "reasoning_content" not in message:
+                raise RuleError(
+                    "reasoning-content",
+                    f"Missing reasoning_content field in the assistant message at message index {at}. The "
+                    "reasoning_content in the thinking mode must be passed back to the API.",
+                )
+
+
+def _said(messages: list[Body]) -> list[SaidBlock]:
+    said: list[SaidBlock] = []
+    for at, message in enumerate(messages):
+        place, role = f"messages[{at}]", message["role"]
+        blocks = [block for field in _SIGNED_FIELDS for block in message.get(field) or ()]
+        for block in blocks:
+            signature = block.get("signature") or block.get("data")
+            if signature:
+                said.append(SaidBlock(place, role, block.get("thinking", block.get("text")), str(signature)))
+        said.append(SaidBlock(place, role, without(message, *_REASONING_FIELDS, "cache_control")))
+    return said
 
 
 def _name(tool: Any) -> str:

@@ -82,6 +82,12 @@ class StrictGemini:
             "modelVersion": path.removeprefix("/v1beta/models/").removesuffix(":generateContent"),
         }
 
+    def adopt(self, body: Body) -> None:
+        for content in _camel_case(body["contents"]):
+            for part in content["parts"]:
+                if part.get("thoughtSignature") is not None:
+                    self._signed.setdefault(part["thoughtSignature"], digest(without(part, "thoughtSignature")))
+
     def error(self, error: RuleError) -> Body:
         message = f"{error.message} (rule: {error.rule})"
         return {"error": {"code": error.status, "message": message, "status": "INVALID_ARGUMENT"}}
@@ -111,10 +117,11 @@ class StrictGemini:
 
 
 def _camel_case(contents: list[Body]) -> list[Body]:
-    """The contents with the names of fields in the one form of the two that the provider takes."""
+    """The contents with one form of the two that the provider takes for the names of fields and for who answers."""
     return [
         {
             **content,
+            "role": "user" if content.get("role") == "function" else content.get("role"),
             "parts": [_camel_keys(part) for part in objects_at(f"contents[{at}].parts", content.get("parts") or [])],
         }
         for at, content in enumerate(contents)
@@ -168,10 +175,12 @@ def _check_turns(contents: list[Body]) -> None:
         responses = list(_held(content, "functionResponse"))
         if content["role"] == "user":
             _check_responses(at, calls, responses)
+        if not all("functionResponse" in part for part in content["parts"][: len(responses)]):
+            raise RuleError("block-order", f"contents[{at}]: functionResponse parts must come before other parts.")
 
 
 def _check_responses(at: int, calls: list[Any], responses: list[Any]) -> None:
-    """As many responses as calls in the turn before, in the same order."""
+    """As many responses as calls in the turn before: by their ids, or in the same order where one has none."""
     if responses and not calls:
         raise RuleError(
             "orphan-result",
@@ -184,8 +193,12 @@ def _check_responses(at: int, calls: list[Any], responses: list[Any]) -> None:
             "Please ensure that the number of function response parts is equal to the number of function call parts "
             f"of the function call turn. (contents[{at}])",
         )
-    for call, response in zip(calls, responses, strict=True):
-        if call.get("name") != response.get("name") or call.get("id") != response.get("id"):
+    in_order = list(zip(calls, responses, strict=True))
+    if all(response.get("id") for response in responses):
+        by_id = {call.get("id"): call for call in calls}
+        in_order = [(by_id.get(response["id"], {}), response) for response in responses]
+    for call, response in in_order:
+        if call.get("name") != response.get("name"):
             raise RuleError(
                 "result-order",
                 f"contents[{at}]: the function response {response.get('name')!r} does not answer the function call "

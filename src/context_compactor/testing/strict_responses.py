@@ -18,7 +18,15 @@ _CALLS = {
     "computer_call": "computer_call_output",
 }
 _OUTPUTS = tuple(_CALLS.values())
-_OTHERS = ("message", "reasoning", "compaction", "item_reference", "mcp_list_tools", "mcp_approval_response")
+_OTHERS = (
+    "message",
+    "reasoning",
+    "compaction",
+    "item_reference",
+    "mcp_list_tools",
+    "mcp_approval_response",
+    "tool_search_output",
+)
 
 
 class StrictResponses:
@@ -29,7 +37,7 @@ class StrictResponses:
     def __init__(self, window: int) -> None:
         self._window = window
         self._chains: dict[str, list[Body]] = {}
-        self._sealed: dict[str, str] = {}
+        self._sealed: dict[str, str | None] = {}
         self._behind: dict[str, Body] = {}
         self._reasoning_of: dict[str, str] = {}
         self._compactions: set[str] = set()
@@ -85,6 +93,27 @@ class StrictResponses:
         if body.get("store", True):
             self._chains[answer["id"]] = [*items, *output]
         return answer
+
+    def adopt(self, body: Body) -> None:
+        items = self._items(body)
+        self._compactions |= {item["encrypted_content"] for item in items if _type(item) == "compaction"}
+        reasoning: Body = {}
+        seen: set[str | None] = set()
+        for item in items:
+            item_id = item.get("id")
+            if item_id is not None and item_id in seen and _type(item) != "reasoning":
+                continue
+            seen.add(item_id)
+            if _type(item) in ("compaction", *_OUTPUTS) or item.get("role") in ("user", "system", "developer"):
+                reasoning = {}
+                continue
+            if reasoning and item_id != reasoning["id"]:
+                self._behind.setdefault(reasoning["id"], item)
+            if _type(item) == "reasoning":
+                reasoning = item
+                self._sealed.setdefault(item["id"], item.get("encrypted_content"))
+            elif reasoning and item.get("id") is not None:
+                self._reasoning_of.setdefault(item["id"], reasoning["id"])
 
     def error(self, error: RuleError) -> Body:
         message = f"{error.message} (rule: {error.rule})"
@@ -150,7 +179,7 @@ class StrictResponses:
             if _type(item) == "reasoning":
                 self._check_sealed(item_id, item)
                 following = items[at + 1] if at + 1 < len(items) else {}
-                if not _is_same(following, self._behind[item_id]):
+                if item_id not in self._behind or not _is_same(following, self._behind[item_id]):
                     raise RuleError(
                         "reasoning",
                         f"Item '{item_id}' of type 'reasoning' was provided without its required following item.",
@@ -178,10 +207,10 @@ def _type(item: Body) -> str:
 
 
 def _is_same(item: Body, issued: Body) -> bool:
-    """Whether this is the item that was handed out, with its id or without; texts and arguments may be shorter."""
-    if item.get("id") is not None or _type(item) != issued["type"]:
-        return bool(item.get("id") == issued["id"])
-    return all(item.get(field) == issued.get(field) for field in ("role", "call_id"))
+    """Whether this can be the item that was handed out: by its id, or where it has none by its kind."""
+    if item.get("id") is not None or _type(item) != _type(issued):
+        return bool(item.get("id") == issued.get("id"))
+    return bool(item.get("role") == issued.get("role"))
 
 
 def _newest_compaction(items: list[Body]) -> int:

@@ -79,6 +79,14 @@ class StrictServer:
             self.answered += 1
             return 200, json.loads(json.dumps(provider.reply(path, sent, self._last, tokens)))
 
+    def adopt(self, path: str, body: Body) -> None:
+        """Take reasoning, signatures and compactions in a request as handed out by this server, for a conversation that
+        was held elsewhere. What it knows already stays bound to what it was bound to.
+        """
+        provider = next(each for each in self._providers if each.takes(path))
+        with self._lock:
+            provider.adopt(json.loads(json.dumps(body)))
+
     @contextmanager
     def serve(self, port: int = 0) -> Iterator[str]:
         """Listen on this machine while the block runs; gives the address."""
