@@ -18,7 +18,7 @@ from tests.acceptance.terminal import InTerminal
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Provider, Reply
 from tests.server.running import running
-from tests.summarize.scenes import GOOD
+from tests.summarize.samples import GOOD
 
 TOKENS = re.compile(r"Tokens: ([\d,]+) → ([\d,]+) \(saved ([\d,]+)\)")
 DECISION = "we decided to keep the queue in SQLite instead of Redis, because one file is easier to back up"

@@ -100,7 +100,7 @@ def test_a_story_that_was_refused_as_a_whole_says_so():
     asked = structs.replace(report, model_calls=(ModelCall("m", 10, 5, 1, "accepted"),))
     told = model_use_of(asked)
     assert told == ModelUse("refused as a whole", 1, 10, 5, None, {"accepted": 1})
-    assert model_use_of(structs.replace(asked, told_by="m")).why == ""
+    assert model_use_of(structs.replace(asked, summarized_by="m")).why == ""
     assert model_use_of(report).why == "not asked"
     assert model_use_row("25", [told, told]).refused == {"refused as a whole": 2}
 

@@ -10,7 +10,7 @@ from context_compactor import compact
 from context_compactor.dialects.messages import Text
 from tests.engine import promises
 from tests.engine.talks import DIALECT_NAMES, Call, Talk, bash, edit, read, talk_in
-from tests.failures.scenes import again_and_again, code, fill, listing, record_text, seen, squeeze, working
+from tests.failures.scenarios import again_and_again, code, fill, listing, record_text, seen, squeeze, working
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
 

@@ -96,13 +96,13 @@ def test_stopping_ends_the_call_of_a_model(place: Place):
 
     def never(request: ModelRequest) -> Exception:
         begun.set()
-        assert teller.cancel.wait(PATIENCE)
+        assert summarizer.cancel.wait(PATIENCE)
         return ModelStopped("cancelled")
 
     with place.session() as session:
-        teller = ModelSummarizer(ScriptedModel([never]), session.settings)
+        summarizer = ModelSummarizer(ScriptedModel([never]), session.settings)
         fill(session, 0.82)
-        with place.engine(summarizer=teller, workers=1) as engine:
+        with place.engine(summarizer=summarizer, workers=1) as engine:
             wait_for(begun)
             engine.stop(finish=False)
         assert [(job.state, job.attempts) for job in place.jobs()] == [("waiting", 0)]
@@ -143,7 +143,7 @@ def test_a_pace_that_cannot_be_is_refused(pace: dict[str, float]):
         WorkerTiming(**pace)
 
 
-def test_a_store_of_somebody_elses_has_no_desk():
+def test_a_store_of_somebody_elses_has_no_service_store():
     class Other:
         path = "elsewhere"
 

@@ -16,9 +16,9 @@ from tests.failures.served import WIRES, body_text, says, serving
 from tests.server.filling import Raw, Talk, idle
 from tests.server.running import Running, running
 from tests.server.streams import following
+from tests.sessions.summarizing import FIRST, steps
 from tests.sessions.talk import illegal
-from tests.sessions.telling import FIRST, steps
-from tests.summarize.scenes import GOOD
+from tests.summarize.samples import GOOD
 
 OPENAI = next(wire for wire in WIRES if wire.name == "openai")
 

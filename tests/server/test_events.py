@@ -263,7 +263,7 @@ def test_a_server_that_stops_lets_its_readers_go(tmp_path):
         assert "stops" in frames[-1].json["reason"]
 
 
-def test_many_readers_cost_one_look_at_the_desk(server):
+def test_many_readers_cost_one_look_at_the_store(server):
     looks = []
     events = server.service.service_store.events
     after = events.after

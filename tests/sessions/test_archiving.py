@@ -10,7 +10,7 @@ from context_compactor.handoff.checkpoint_text import parse_checkpoint
 from context_compactor.sessions import checkpoints
 from context_compactor.store.sqlite import SqliteStore
 from tests.engine.talks import bash, talk_in
-from tests.failures.scenes import fill, listing, working
+from tests.failures.scenarios import fill, listing, working
 
 QUIET = Settings(idle_seconds=0, retry_delay_seconds=0)
 

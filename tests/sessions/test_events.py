@@ -258,7 +258,7 @@ class Unwilling(SqliteStore):
         super().archive(session_id, items, now)
         if self.times > 0:
             self.times -= 1
-            raise StoreError("the shelf is full")
+            raise StoreError("the disk is full")
         return []
 
 
@@ -269,18 +269,18 @@ def test_an_archive_that_fails_is_tried_again_and_told(kept: Kept):
         assert session.compact().status == "success"
         assert kept.types == ["job.retried", "job.retried", *COMPACTED]
         assert [event.payload["attempt"] for event in kept.events[:2]] == [1, 2]
-        assert "the shelf is full" in kept.events[0].payload["reason"]
+        assert "the disk is full" in kept.events[0].payload["reason"]
 
 
 def test_an_archive_that_keeps_failing_leaves_the_old_context(kept: Kept):
     with closing(Unwilling(99)) as store, opened(store, bus=kept.bus, retry_delay_seconds=0) as session:
         reports = [session.append(message(number)) for number in range(40)]
         failed = next(report for report in reports if report is not None)
-        assert (failed.status, failed.reason) == ("failed", "the shelf is full")
+        assert (failed.status, failed.reason) == ("failed", "the disk is full")
         assert session.context() == session.history() == messages(0, 40)
         assert store.originals("run") == []
         assert kept.types[:4] == ["threshold.crossed", "job.retried", "job.retried", "compaction.failed"]
-        with pytest.raises(CompactorError, match="the shelf is full"):
+        with pytest.raises(CompactorError, match="the disk is full"):
             session.compact()
         assert session.context() == messages(0, 40)
         store.times = 0

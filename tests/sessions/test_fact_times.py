@@ -14,7 +14,7 @@ from context_compactor.dialects.transcripts.reader import read_transcript
 from context_compactor.dialects.transcripts.transcript import utc_time
 from context_compactor.sessions.facts import stored_facts
 from tests.engine.talks import DIALECT_NAMES, Talk, bash, read, talk_in
-from tests.failures.scenes import fill
+from tests.failures.scenarios import fill
 from tests.sessions.talk import opened
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "transcripts"

@@ -11,7 +11,7 @@ from context_compactor.handoff.checkpoint_text import parse_checkpoint
 from context_compactor.handoff.context_summary import count_tokens
 from tests.engine import promises
 from tests.engine.talks import bash, talk_in
-from tests.failures.scenes import fill, seen, working
+from tests.failures.scenarios import fill, seen, working
 
 QUIET = Settings(idle_seconds=0)
 

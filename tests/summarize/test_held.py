@@ -14,7 +14,7 @@ from context_compactor.summarize.summary import (
     source_fingerprint,
     without_current_state,
 )
-from tests.summarize.scenes import GOOD, refresh_talk
+from tests.summarize.samples import GOOD, refresh_talk
 
 TURNS = refresh_talk()
 NUMBERS = [turn.number for turn in TURNS]

@@ -17,7 +17,7 @@ from context_compactor.summarize.request import (
     quoted,
 )
 from tests.engine.talks import bash, talk_in
-from tests.summarize.scenes import count, refresh_talk, turns_of
+from tests.summarize.samples import count, refresh_talk, turns_of
 from tests.waiting import PATIENCE
 
 BODIES = st.lists(st.text(alphabet="abc \n界é\u2028\r", max_size=300), max_size=8)

@@ -14,8 +14,8 @@ from context_compactor.tui.chat.models import ModelChoice
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Provider, Reply, failure
 from tests.sessions.talk import illegal, messages
+from tests.tui.chatting import OPENAI, Place, answers, assert_valid, name_of, reply, run
 from tests.tui.places import CALM, URL, filled
-from tests.tui.talking import OPENAI, Place, answers, assert_valid, name_of, reply, run
 from tests.waiting import PATIENCE, until
 
 LONG = "maximum context length is 4,096 tokens, and you asked for more"

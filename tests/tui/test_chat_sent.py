@@ -14,7 +14,7 @@ from context_compactor.dialects.repair import repair
 from context_compactor.tui.chat.request import chat_request
 from tests.dialects.strategies import histories, picture
 from tests.engine.talks import DIALECT_NAMES, bash, talk_in
-from tests.tui.talking import assert_valid
+from tests.tui.chatting import assert_valid
 
 WIRES = ("openai-chat", "anthropic")
 DATA = picture(8, 6)

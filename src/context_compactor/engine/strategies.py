@@ -247,7 +247,7 @@ class FollowTierOverrides:
     """Leaves one line or nothing of a turn that was lowered, and of one to be shortened at least how it begins."""
 
     overrides: TierOverrides = field(default_factory=dict)
-    name: str = "steer"
+    name: str = "set tier"
 
     def propose(self, view: PlanningView) -> Iterator[Option]:
         """One option for each text of a turn that the user decided about."""

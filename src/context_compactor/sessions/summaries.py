@@ -93,7 +93,7 @@ class SessionSummarizer:
         finally:
             self._summarizer.join(fork)
         if fork.spent.attempts:
-            note_model_outcome(self._core, self._summarizer, "" if made.report.told_by else made.report.reason)
+            note_model_outcome(self._core, self._summarizer, "" if made.report.summarized_by else made.report.reason)
         return made
 
     def estimate(self, result: CompactionResult) -> CompactionResult:

@@ -249,7 +249,7 @@ def _with_record(result: CompactionResult, written: WrittenContext, model: str) 
     damage = find_damage(result.run.parsed.messages, written.messages, result.run.config.dialect)
     context = structs.replace(result.context, written=written, damage=damage)
     placed = build_result(result.run, context, tuple(_decisions_after(result, written)))
-    return structs.replace(placed, report=structs.replace(placed.report, told_by=model))
+    return structs.replace(placed, report=structs.replace(placed.report, summarized_by=model))
 
 
 def _decisions_after(result: CompactionResult, written: WrittenContext) -> Iterator[Decision]:
