@@ -47,8 +47,8 @@ def test_turns_that_came_later_do_not_change_it_and_those_that_are_gone_do(numbe
 
 def test_a_summary_may_stand_for_what_is_folded_when_it_tells_half_of_it():
     assert reason_not_to_use(held(1, 2), {1: 100, 2: 100, 3: 200}, "") == ""
-    assert reason_not_to_use(held(1), {1: 100, 2: 100, 3: 200}, "") == "it tells only 25% of what is folded"
-    assert reason_not_to_use(held(1, 4), {1: 100, 2: 100}, "") == "it tells of turns that stay"
+    assert reason_not_to_use(held(1), {1: 100, 2: 100, 3: 200}, "") == "it covers only 25% of what is folded"
+    assert reason_not_to_use(held(1, 4), {1: 100, 2: 100}, "") == "it covers turns that stay"
     assert "focus" in reason_not_to_use(held(1, 2), {1: 100, 2: 100}, "the cookie")
 
 

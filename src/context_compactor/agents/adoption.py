@@ -170,4 +170,4 @@ def _losses_sentence(losses: SummaryLosses) -> str:
     if not losses.checked:
         return "nothing that must outlive the text was known"
     kept = losses.checked - len(losses.lost)
-    return f"its summary tells {kept:,} of the {losses.checked:,} facts that were known"
+    return f"its summary has {kept:,} of the {losses.checked:,} facts that were known"

@@ -199,7 +199,7 @@ def _problem(status: int) -> dict[str, Any]:
 
 def _webhook() -> dict[str, Any]:
     return {
-        "summary": "Tell a webhook of an event.",
+        "summary": "Send an event to a webhook.",
         "description": "What the server sends to an address that was given to `POST /v1/webhooks`, at least once.",
         "parameters": [
             {**_parameter(name, "header", {"type": "string"}, required=True), "description": text}

@@ -49,7 +49,7 @@ def _record_spending(core: Core, more: Spending, check: SpendingCheck) -> None:
         core.save(structs.replace(state, spent=state.spent.plus(more)))
 
 
-PRESUMMARY = "summary told ahead"
+PRESUMMARY = "summary prepared in the background"
 """What events call it; older readers know it by this name."""
 PAUSE_SECONDS = 300.0
 _CHANGED = "what it was made from has changed"
