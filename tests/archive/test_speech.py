@@ -91,11 +91,11 @@ def test_a_sentence_with_a_colon_is_no_speaker():
 
 
 def test_how_things_stand_is_told_by_what_was_said_last():
-    told = [
+    found = [
         said(f"turn_{at:03}", f"The state of the import bug: {word}.", "assistant")
         for at, word in enumerate(("open", "worked around", "solved"), 1)
     ]
-    assert search("what is the state of the import bug now?", *told)[0].text.endswith("solved.")
+    assert search("what is the state of the import bug now?", *found)[0].text.endswith("solved.")
 
 
 @given(st.lists(st.sampled_from(["It works. ", "Does it? ", "The queue was full! ", "x" * 90 + " "]), max_size=60))

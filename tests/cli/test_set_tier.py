@@ -25,9 +25,9 @@ def test_what_is_decided_about_turns_is_shown_kept_and_taken_back(run, with_turn
 
 def test_a_plan_of_a_session_shows_what_tiers_would_do_and_leaves_it_as_it_is(run, with_turns):
     plan = run("plan", "run-42", "--target", "25%", "--keep", "5", "--drop", "9", "--json").json
-    told = {each["turn"]: (each["tier"], each["reason"]) for each in plan["decisions"]}
-    assert told[5] == ("keep", "kept by you")
-    assert told[9] == ("drop", "lowered by you")
+    found = {each["turn"]: (each["tier"], each["reason"]) for each in plan["decisions"]}
+    assert found[5] == ("keep", "kept by you")
+    assert found[9] == ("drop", "lowered by you")
     assert run("set-tier", "--json").json["tiers"] == {}
     assert "kept by you" in run("plan", "run-42", "--target", "25%", "--keep", "5").out
 

@@ -111,11 +111,11 @@ class Machine:
 
     def compacted(self) -> None:
         """What Claude Code writes when it has compacted."""
-        told = "This session is being continued from a previous conversation. Summary: the login was fixed."
+        found = "This session is being continued from a previous conversation. Summary: the login was fixed."
         trigger = {"trigger": "auto", "preTokens": 150_000, "postTokens": 700}
         self.append(
             {"type": "system", "subtype": "compact_boundary", "uuid": "b", "compactMetadata": trigger},
-            {"type": "user", "uuid": "s", "isCompactSummary": True, "message": {"role": "user", "content": told}},
+            {"type": "user", "uuid": "s", "isCompactSummary": True, "message": {"role": "user", "content": found}},
         )
 
     def work(self) -> None:
@@ -519,8 +519,8 @@ def test_hooks_of_a_project_need_a_project_that_codex_trusts(machine: Machine, l
     machine.codex_config.write_text(f'[projects."{machine.root}"]\ntrust_level = "{level}"\n' if level else "")
     machine.trust_codex()
     found = machine.doctor("codex")
-    told = {each["state"] for each in found.all if each["area"] == "trust" and str(machine.root) in each["what"]}
-    assert told == (set() if state == "ok" else {state})
+    text = {each["state"] for each in found.all if each["area"] == "trust" and str(machine.root) in each["what"]}
+    assert text == (set() if state == "ok" else {state})
 
 
 # 3. Which come
@@ -716,11 +716,11 @@ def test_failures_of_the_last_day_are_told_once_each_the_newest_first_with_what_
     for problem in ("StoreError: the disk is full", "KeyError: 'x'", "StoreError: the disk is full"):
         log_hook(root, "stop", "failed", problem=problem)
     log_hook(root, "stop", "failed", problem="long ago", time=stamp(3 * 24 * 3600))
-    told = [each for each in claude.doctor().all if each["area"] == "hook log"]
-    assert len(told) == 2
-    assert all(each["state"] == "wrong" for each in told)
-    assert any("2× in the last day" in each["what"] and each["try"] == "Free some space" for each in told)
-    assert any("KeyError" in each["what"] and "hooks.jsonl" in each["try"] for each in told)
+    found = [each for each in claude.doctor().all if each["area"] == "hook log"]
+    assert len(found) == 2
+    assert all(each["state"] == "wrong" for each in found)
+    assert any("2× in the last day" in each["what"] and each["try"] == "Free some space" for each in found)
+    assert any("KeyError" in each["what"] and "hooks.jsonl" in each["try"] for each in found)
 
 
 def test_a_failure_after_which_the_hook_worked_is_only_to_be_looked_at(claude: Machine):

@@ -182,8 +182,8 @@ def test_a_job_whose_worker_gives_no_sign_of_life_is_given_to_another_with_its_a
         wait_for(lambda: still.jobs()[0].state == "done")
         assert engine.wait_idle(PATIENCE)
     assert [(job.state, job.attempts) for job in still.jobs()] == [("done", 2)]
-    (told,) = still.told("job.retried")
-    assert told.payload["reason"] == "the worker a worker that died stopped answering"
+    (found,) = still.told("job.retried")
+    assert found.payload["reason"] == "the worker a worker that died stopped answering"
 
 
 def test_a_job_that_kills_every_worker_is_dropped_after_three(still: Place, clock: Ticking):

@@ -67,7 +67,7 @@ def test_an_event_of_no_session_keeps_its_reason():
 @given(st.text(), st.dictionaries(st.text(), st.text()))
 def test_whatever_an_event_tells_can_be_read_again(session_id, payload):
     found = _public_event(
-        session_id, Scope("a"), "/x", **{"reason": "a/b", **{f"_{name}": told for name, told in payload.items()}}
+        session_id, Scope("a"), "/x", **{"reason": "a/b", **{f"_{name}": result for name, result in payload.items()}}
     )
     assert set(found) == {"id", "type", "session_id", "created_at", "payload"}
 
@@ -88,5 +88,5 @@ def test_an_answer_to_a_handoff_is_known_by_the_name_that_its_caller_was_given(t
         asked = server.post("/v1/sessions/run/handoff", {"phase": "research"}, **red).json["request"]["task_id"]
         assert asked == "run-research-1"
         answer = {"task_id": asked, "phase": "research", "status": "complete", "decision": "PROCEED"}
-        told = {"answer": {**answer, "context_summary": "Nothing was found."}}
-        assert server.post("/v1/sessions/run/handoff/answer", told, **red).status == 200
+        text = {"answer": {**answer, "context_summary": "Nothing was found."}}
+        assert server.post("/v1/sessions/run/handoff/answer", text, **red).status == 200

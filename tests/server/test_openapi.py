@@ -263,8 +263,8 @@ def ran(tmp_path_factory):
         call("get", "/healthz")
         call("get", "/readyz")
         with following(server, "?last_event_id=0") as stream:
-            found["get /v1/events 200"] = told = stream.told()[0]
-            found["webhook body"] = told.json
+            found["get /v1/events 200"] = result = stream.told()[0]
+            found["webhook body"] = result.json
     return found
 
 

@@ -180,8 +180,8 @@ def test_what_failed_is_sent_again_until_it_arrives_and_the_order_stays(inside):
         wait_for(lambda: len(receiver.requests) == 5)
         assert [request.headers["webhook-id"] for request in receiver.requests] == [ids[0]] * 4 + [ids[1]]
         wait_for(lambda: len(attempts(inside, made["id"])) == 5)
-        told = [(each["attempt"], each["status"]) for each in attempts(inside, made["id"])[::-1]]
-        assert told == [(1, 500), (2, 0), (3, 503), (4, 200), (1, 200)]
+        found = [(each["attempt"], each["status"]) for each in attempts(inside, made["id"])[::-1]]
+        assert found == [(1, 500), (2, 0), (3, 503), (4, 200), (1, 200)]
         assert standing(inside, made["id"])["failures"] == 0
 
 
@@ -202,8 +202,8 @@ def test_after_too_many_failures_a_webhook_is_disabled_with_an_event_and_can_be_
         found = standing(inside, made["id"])
         assert (found["failures"], found["reason"]) == (MAX_FAILURES, "it answered 500")
         wait_for(lambda: inside.service.service_store.events.after(0, types=["job.dropped"]))
-        told = [kept.event for kept in inside.service.service_store.events.after(0, types=["job.dropped"])]
-        assert [each.payload["webhook"] for each in told] == [made["id"]]
+        events = [kept.event for kept in inside.service.service_store.events.after(0, types=["job.dropped"])]
+        assert [each.payload["webhook"] for each in events] == [made["id"]]
         missed = tell(inside, 2)
         got = inside.post(f"/v1/webhooks/{made['id']}/replay")
         assert got.json["queued"] >= 1

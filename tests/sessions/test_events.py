@@ -77,10 +77,10 @@ def test_every_path_tells_the_same_of_a_compaction(store: SqliteStore, kept: Kep
     with opened(store, bus=kept.bus, automatic=trigger == "threshold") as session:
         PATHS[trigger](session)
         (report,) = session.compactions()
-    told = [event for event in kept.events if event.type in COMPACTED]
-    assert [event.type for event in told] == COMPACTED
+    events = [event for event in kept.events if event.type in COMPACTED]
+    assert [event.type for event in events] == COMPACTED
     assert kept.types.index("summary.applied") == len(kept.types) - 2
-    for event in told:
+    for event in events:
         assert event.session_id == "run"
         assert event.payload == {
             "compaction_id": report.compaction_id,
@@ -238,10 +238,10 @@ def test_the_log_of_a_project_has_each_compaction_once_however_often_the_session
             session.append(messages(number * 28, number * 28 + 28))
             assert session.compact().changed
     lines = (tmp_path / ".compactor" / "logs" / "compaction.json").read_text().splitlines()
-    told = [line for line in map(json.loads, lines) if line["event"] == "compaction"]
-    assert len(told) == 3
-    assert len({line["payload"]["compaction_id"] for line in told}) == 3
-    assert all(line["session_id"] == "run" and line["reason"] == "manual" for line in told)
+    events = [line for line in map(json.loads, lines) if line["event"] == "compaction"]
+    assert len(events) == 3
+    assert len({line["payload"]["compaction_id"] for line in events}) == 3
+    assert all(line["session_id"] == "run" and line["reason"] == "manual" for line in events)
 
 
 # An archive that fails

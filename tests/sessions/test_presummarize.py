@@ -454,8 +454,8 @@ def test_the_limits_of_a_compaction_hold_for_what_was_told_ahead_of_it_and_for_i
     model = ScriptedModel([GOOD])
     with begun(model, attempt_limit=12) as session:
         session.prepare()
-        told = state_of(session).presummary_spent.attempts
-        assert told == len(model.requests) > 0
+        text = state_of(session).presummary_spent.attempts
+        assert text == len(model.requests) > 0
         session.compact(focus="the cookie")
         assert len(model.requests) <= 12
         assert state_of(session).spent.attempts == len(model.requests)
@@ -483,6 +483,6 @@ def test_whatever_happens_in_between_nothing_is_lost_and_the_context_is_legal(ve
                     "ask": lambda: session.append(USER),
                 }[verb]()
             assert illegal(session.context()) == []
-        told = [raw for raw in session.history() if raw != USER]
-        assert told == [*FIRST, *steps(0, number)]
+        found = [raw for raw in session.history() if raw != USER]
+        assert found == [*FIRST, *steps(0, number)]
         assert session.verify() == []

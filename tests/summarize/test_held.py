@@ -38,10 +38,10 @@ def test_the_base_is_the_same_for_the_same_and_another_for_anything_else():
 
 @given(st.sets(st.sampled_from(NUMBERS)))
 def test_turns_that_came_later_do_not_change_it_and_those_that_are_gone_do(numbers):
-    told = [turn for turn in TURNS if turn.number in numbers]
-    assert source_fingerprint(told, numbers, None, "model") == source_fingerprint(TURNS, numbers, None, "model")
-    assert source_fingerprint(told[1:], numbers, None, "model") == (
-        "" if told else source_fingerprint([], [], None, "model")
+    found = [turn for turn in TURNS if turn.number in numbers]
+    assert source_fingerprint(found, numbers, None, "model") == source_fingerprint(TURNS, numbers, None, "model")
+    assert source_fingerprint(found[1:], numbers, None, "model") == (
+        "" if found else source_fingerprint([], [], None, "model")
     )
 
 

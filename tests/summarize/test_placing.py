@@ -161,9 +161,9 @@ def test_a_text_of_which_no_line_stands_any_more_is_called_told_by_the_model():
     said = OWN_ANSWER + "\n".join(f"- src/module_{n}.py was read, it has value_{n}_{n}" for n in range(14)) * 2
     result = compact(day(), target_tokens=1_500, summarizer=ScriptedModel([said]), settings=OWN_PROMPT)
     shown = {excerpt.ref for excerpt in record_of(result.messages).excerpts}
-    told = [decision for decision in result.decisions if decision.strategy == "summarizer"]
-    assert told
-    assert all(decision.ref not in shown for decision in told)
+    text = [decision for decision in result.decisions if decision.strategy == "summarizer"]
+    assert text
+    assert all(decision.ref not in shown for decision in text)
 
 
 def test_what_was_found_stays_found_when_no_model_is_asked_later():

@@ -34,13 +34,13 @@ def test_any_context_becomes_talk_that_every_provider_takes_with_all_words_in_it
     legal, _ = repair(spoken.parse(data.draw(histories(dialect))), spoken)
     context = [message.raw for message in legal]
     sent = sent_to(wire, context, dialect)
-    told = "\n".join(json.dumps(message["content"], ensure_ascii=False) for message in sent.messages)
+    messages = "\n".join(json.dumps(message["content"], ensure_ascii=False) for message in sent.messages)
     for message in spoken.parse(context):
         for part in message.parts:
             words = (
                 part.text if isinstance(part, Text) else part.name if message.calls and hasattr(part, "name") else ""
             )
-            assert not words.strip() or json.dumps(words, ensure_ascii=False)[1:-1] in told
+            assert not words.strip() or json.dumps(words, ensure_ascii=False)[1:-1] in messages
 
 
 @pytest.mark.parametrize("wire", WIRES)
