@@ -49,6 +49,8 @@ def _filled(kind: inspect.Type) -> Any:
             return [_filled(each) for each in kind.item_types]
         case inspect.DictType():
             return {_filled(kind.key_type): _filled(kind.value_type)}
+        case inspect.Metadata():
+            return _filled(kind.type)
         case inspect.StructType():
             return {field.encode_name: _filled(field.type) for field in kind.fields}
         case inspect.UnionType():
