@@ -162,8 +162,8 @@ def test_one_question_of_five_windows_is_shortened_and_the_report_says_so_and_wh
     assert result.report.status == "success"
     assert promises.illegal(result, dialect) == []
     assert promises.misfit(talk.messages, result, result.report.target_tokens, dialect) == []
-    told = re.search(r'pasted into the open question.*recall\("(turn_\d+)"\) has it whole', result.report.reason)
-    assert json.dumps(question)[1:-1] in result.archive.find(told[1]).text
+    found = re.search(r'pasted into the open question.*recall\("(turn_\d+)"\) has it whole', result.report.reason)
+    assert json.dumps(question)[1:-1] in result.archive.find(found[1]).text
 
 
 @every_dialect
@@ -310,9 +310,9 @@ ACCEPTED = {
 def test_an_odd_file_gives_messages_and_a_report(content):
     done = compactor("compact", "-", "--target", "500", "--json", given=content)
     assert done.returncode in (DONE, DOES_NOT_FIT), done.stderr
-    told = json.loads(done.stdout)
-    assert told["report"]["status"] in ("success", "partial", "unchanged")
-    assert [message for message in told["messages"] if "role" not in message] == []
+    output = json.loads(done.stdout)
+    assert output["report"]["status"] in ("success", "partial", "unchanged")
+    assert [message for message in output["messages"] if "role" not in message] == []
 
 
 @pytest.mark.parametrize(
@@ -361,9 +361,9 @@ def test_a_target_larger_than_the_input_gives_the_conversation_back():
 def test_a_target_that_cannot_be_reached_has_exit_code_three_and_a_legal_result():
     done = compactor("compact", "-", "--target", "1", "--json", given=TALK)
     assert done.returncode == DOES_NOT_FIT
-    told = json.loads(done.stdout)
-    assert told["report"]["floor"]
-    assert told["messages"][-1] == conversation().messages[-1]
+    output = json.loads(done.stdout)
+    assert output["report"]["floor"]
+    assert output["messages"][-1] == conversation().messages[-1]
 
 
 def test_a_window_smaller_than_the_system_prompt_has_exit_code_three():

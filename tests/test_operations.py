@@ -58,8 +58,8 @@ def test_the_units_can_be_read(path):
 
 def test_every_metric_that_is_named_is_exported(tmp_path):
     with running(tmp_path) as server:
-        told = server.get("/metrics").raw.decode()
-    exported = set(re.findall(r"^# TYPE (\S+)", told, re.MULTILINE))
+        found = server.get("/metrics").raw.decode()
+    exported = set(re.findall(r"^# TYPE (\S+)", found, re.MULTILINE))
     text = (PLACE / "README.md").read_text() + (PLACE / "alerts.yml").read_text()
     named = set(re.findall(r"\bcompactor_[a-z_]+[a-z]\b", text))
     assert len(named) > 15

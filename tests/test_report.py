@@ -18,6 +18,7 @@ from context_compactor.engine.report import (
     Report,
     Summarized,
 )
+from context_compactor.facts.fact import Fact
 
 HEADINGS = [
     "## Compaction Result",
@@ -30,9 +31,8 @@ HEADINGS = [
 ]
 FIELDS = """status reason trigger level session_id compaction_id created_at duration_ms tokens_before tokens_after
 tokens_saved reduction_percent target_tokens messages_before messages_after messages_removed preserved summarized
-archived discarded recovery_instructions facts_added fidelity cache cost expected model_calls told_by corrections
-checkpoint
-repairs notes metrics floor""".split()
+archived discarded recovery_instructions facts_added fidelity cache cost expected model_calls summarized_by corrections
+checkpoint repairs notes metrics floor""".split()
 
 
 @pytest.fixture
@@ -150,3 +150,19 @@ def test_text_of_the_conversation_cannot_add_headings_or_table_cells_to_markdown
 def test_a_partial_result_lists_what_could_not_be_shorter(report):
     partial = msgspec.structs.replace(report, status="partial", floor=(FloorPart("system prompt", 9_000),))
     assert "**Cannot be shorter**: system prompt, 9,000 tokens" in partial.to_markdown()
+
+
+def test_a_report_and_a_fact_with_the_former_name_of_summarized_by_are_read():
+    for kind, former in (
+        (
+            Report,
+            {"status": "success", "tokens_before": 9, "tokens_after": 5, "messages_before": 2, "messages_after": 1},
+        ),
+        (Fact, {"kind": "task", "content": "Sort them.", "turn": 1, "role": "user"}),
+    ):
+        found = msgspec.json.decode(msgspec.json.encode(former | {"told_by": "some-model"}), type=kind)
+        assert (found.summarized_by, msgspec.convert(former, kind).summarized_by) == ("some-model", "")
+        assert found == msgspec.convert(former | {"summarized_by": "some-model"}, kind)
+        assert b"told_by" not in msgspec.json.encode(found)
+        with pytest.warns(DeprecationWarning, match="use summarized_by"):
+            assert found.told_by == "some-model"

@@ -93,8 +93,8 @@ def test_that_of_a_session_is_one_span_up_to_its_commit(tracer):
 def test_spans_say_nothing_of_what_was_said(tracer):
     secret = "the password is hunter2"
     compact([{"role": "user", "content": secret}, *conversation()], target_tokens=9_000)
-    told = repr([(span.name, span.attributes, span.status) for span in tracer.spans])
-    assert "hunter2" not in told
+    found = repr([(span.name, span.attributes, span.status) for span in tracer.spans])
+    assert "hunter2" not in found
 
 
 def test_of_an_error_only_its_kind_is_told(tracer):

@@ -44,8 +44,8 @@ class _Looks:
     def is_so(self) -> bool:
         seen = self._look()
         if not seen and time.monotonic() > self._give_up:
-            told = f"{_source(self._look)}\nThe last look gave {seen!r:.2000}. {self._told()}"
-            raise AssertionError(f"it never came in {PATIENCE:g} seconds: {told}")
+            found = f"{_source(self._look)}\nThe last look gave {seen!r:.2000}. {self._told()}"
+            raise AssertionError(f"it never came in {PATIENCE:g} seconds: {found}")
         return bool(seen)
 
 

@@ -244,7 +244,7 @@ class ServiceStore(Protocol):
     """What a service needs and a library does not: jobs, events to replay, answers to repeat, and webhooks.
 
     It is in the same database as the sessions: what is written here within `writing` of a store belongs to that
-    transaction. `tests/store/test_desk.py` says what each must do.
+    transaction. `tests/store/test_service_store.py` says what each must do.
     """
 
     jobs: JobTable

@@ -156,12 +156,12 @@ class OverHttp:
         """The route, in the words of its answer."""
         got = self._server.post(f"{self._path}/compact", {})
         assert got.status == 200, got.raw
-        told = got.json
-        if not told["compacted"]:
-            return f"No compaction needed: {told['reason']}"
+        found = got.json
+        if not found["compacted"]:
+            return f"No compaction needed: {found['reason']}"
         return (
-            f"Compacted {told['messages_removed']} messages\n"
-            f"Tokens: {told['tokens_before']:,} → {told['tokens_after']:,} (saved {told['tokens_saved']:,})"
+            f"Compacted {found['messages_removed']} messages\n"
+            f"Tokens: {found['tokens_before']:,} → {found['tokens_after']:,} (saved {found['tokens_saved']:,})"
         )
 
     def context(self) -> list[Raw]:

@@ -21,8 +21,8 @@ from context_compactor.tui.widgets.bars import Gauge
 from context_compactor.tui.widgets.prompt import PromptInput
 from tests.acceptance.surfaces import NAME, WINDOW, Raw, Turn, raws
 from tests.llm.provider import Provider
+from tests.tui.chatting import name_of, reply
 from tests.tui.places import NOW, SMALL, URL, enter, press, screen_text, settle, until
-from tests.tui.talking import name_of, reply
 
 Story = Callable[[Pilot[None]], Awaitable[str]]
 

@@ -18,7 +18,7 @@ from tests.acceptance.terminal import InTerminal
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Provider, Reply
 from tests.server.running import running
-from tests.summarize.scenes import GOOD
+from tests.summarize.samples import GOOD
 
 TOKENS = re.compile(r"Tokens: ([\d,]+) → ([\d,]+) \(saved ([\d,]+)\)")
 DECISION = "we decided to keep the queue in SQLite instead of Redis, because one file is easier to back up"
@@ -180,8 +180,8 @@ def test_compaction_history_tracked_in_session_metadata(begin):
 def test_graceful_handling_when_conversation_too_short(begin):
     surface, said = begin(), [("Hello.", "Hello, what can I do?")]
     surface.say(*said)
-    told = surface.compact()
-    assert re.search(r"No compaction needed: \S+ \S+", told), told
+    found = surface.compact()
+    assert re.search(r"No compaction needed: \S+ \S+", found), found
     assert surface.context() == surface.history() == raws(said)
     assert surface.compactions() == []
 

@@ -43,8 +43,8 @@ class Kept:
     def told(self) -> tuple[list[Any], dict[str, str], int]:
         """What there is: the history, the originals by their ids, and how many compactions were taken over."""
         assert self.core is not None
-        shelved = {each.ref: each.content for each in self.store.originals("s")}
-        return history(self.core), shelved, adopted_compactions(self.core)
+        archived = {each.ref: each.content for each in self.store.originals("s")}
+        return history(self.core), archived, adopted_compactions(self.core)
 
 
 def end_of(lines: list[bytes], cuts: list[int]) -> tuple[Kept, Kept]:

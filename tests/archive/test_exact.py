@@ -17,7 +17,7 @@ from context_compactor.archive.search.stored import search_stored
 from context_compactor.store.sqlite import SqliteStore
 from context_compactor.tokens.counting import counter_for
 from tests.archive.test_search import result, said
-from tests.archive.test_stored_search import MARCH, shelve
+from tests.archive.test_stored_search import MARCH, archive_originals
 
 COUNTER = counter_for(None)
 # Words that stand everywhere, of which unique tokens are made, so that no part of a token tells it.
@@ -78,7 +78,7 @@ def test_the_passage_of_a_unique_token_comes_first(contents, token, where):
 def test_the_passage_of_a_unique_token_comes_first_from_a_large_archive(contents, token, where):
     store = SqliteStore()
     store.open_session("a", b"{}", MARCH)
-    shelve(store, archive(contents, token, where))
+    archive_originals(store, archive(contents, token, where))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stored, "_LEAST", 4_000)
         patch.setattr(stored, "_PER_TOKEN", 0)

@@ -260,14 +260,14 @@ def writer(folder: Path, first: int, rounds: int) -> subprocess.Popen[bytes]:
 
 
 def test_a_process_that_is_killed_leaves_what_it_said_it_wrote(tmp_path):
-    told: list[int] = []
+    result: list[int] = []
     for first in (0, 1000, 2000):
         with writer(tmp_path, first, 1000) as running:
             assert running.stdout is not None
-            told += [int(running.stdout.readline()) for _ in range(5)]
+            result += [int(running.stdout.readline()) for _ in range(5)]
             running.send_signal(signal.SIGKILL)
         found = read_export(session_folder(tmp_path, "s")).values
-        assert {f"{kind}_{number:03d}" for number in told for kind in ("tool", "file", "agent")} <= set(found)
+        assert {f"{kind}_{number:03d}" for number in result for kind in ("tool", "file", "agent")} <= set(found)
         assert all(value == str(int(ref.split("_")[1])) * 5_000 for ref, value in found.items())
 
 

@@ -15,7 +15,7 @@ from context_compactor.archive.search.stored import search_stored
 from context_compactor.store.sqlite import SqliteStore
 from context_compactor.tokens.counting import counter_for
 from tests.archive.test_search import result, said
-from tests.archive.test_stored_search import MARCH, shelve
+from tests.archive.test_stored_search import MARCH, archive_originals
 
 COUNTER = counter_for(None)
 MENTIONS = "\n".join(f"// retry the upload {at} when the upload of the retry queue fails" for at in range(12))
@@ -91,11 +91,11 @@ def test_a_sentence_with_a_colon_is_no_speaker():
 
 
 def test_how_things_stand_is_told_by_what_was_said_last():
-    told = [
+    found = [
         said(f"turn_{at:03}", f"The state of the import bug: {word}.", "assistant")
         for at, word in enumerate(("open", "worked around", "solved"), 1)
     ]
-    assert search("what is the state of the import bug now?", *told)[0].text.endswith("solved.")
+    assert search("what is the state of the import bug now?", *found)[0].text.endswith("solved.")
 
 
 @given(st.lists(st.sampled_from(["It works. ", "Does it? ", "The queue was full! ", "x" * 90 + " "]), max_size=60))
@@ -128,7 +128,7 @@ def test_a_large_archive_gives_the_exchange_too(monkeypatch: pytest.MonkeyPatch)
     done = said("turn_002", "It blinks.", "assistant")
     done = Original(done.id, done.kind, "assistant: It blinks.", 0, done.value, "")
     needle = result("tool_050", "voltage = 4.2 at the second diode", "log")
-    shelve(store, [asked, *straw[:30], needle, *straw[30:], done])
+    archive_originals(store, [asked, *straw[:30], needle, *straw[30:], done])
     hits = search_stored(store, "a", "what is the voltage at the diode?", COUNTER)
     store.close()
     assert {"tool_050", "turn_001", "turn_002"} <= {hit.id for hit in hits}

@@ -40,7 +40,9 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored, "_PER_TOKEN", 0)
 
 
-def shelve(store: SqliteStore, originals: Sequence[Original], session_id: str = "a", now: str = MARCH) -> None:
+def archive_originals(
+    store: SqliteStore, originals: Sequence[Original], session_id: str = "a", now: str = MARCH
+) -> None:
     store.archive(session_id, prepare_and_store_items(originals, store), now)
 
 
@@ -63,9 +65,9 @@ def haystack(count: int = 120) -> list[Original]:
     ]
 
 
-def shelve_with_needle(store: SqliteStore, needle: Original, at: int = 60) -> None:
+def archive_with_needle(store: SqliteStore, needle: Original, at: int = 60) -> None:
     straw = haystack()
-    shelve(store, [*straw[:at], needle, *straw[at:]])
+    archive_originals(store, [*straw[:at], needle, *straw[at:]])
 
 
 # While there is little
@@ -77,7 +79,7 @@ QUESTIONS = ("when does the key rotate?", "straw", "Day7", "rotateSigningKey", "
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_small_archive_gives_what_the_search_in_memory_gives(store, question):
     originals = [*haystack(20), result("file_900", CODE), said("turn_900", "to be → or not 日本語! 🎉")]
-    shelve(store, originals)
+    archive_originals(store, originals)
     for wanted in ({}, {"tokens": 60}, {"limit": 2}, {"tokens": 300, "limit": 1}):
         assert search(store, question, **wanted) == in_memory(originals, question, **wanted)
 
@@ -91,18 +93,18 @@ def test_any_texts_give_what_the_search_in_memory_gives(texts, question, tokens)
     originals = [result(f"tool_{at:03}", text, "log") for at, text in enumerate(texts)]
     store = SqliteStore()
     store.open_session("a", b"{}", MARCH)
-    shelve(store, originals)
+    archive_originals(store, originals)
     assert search(store, question, tokens=tokens) == in_memory(originals, question, tokens=tokens)
     store.close()
 
 
 def test_what_is_archived_twice_is_found_once(store):
-    shelve(store, [result("file_001", CODE), result("file_002", CODE)])
+    archive_originals(store, [result("file_001", CODE), result("file_002", CODE)])
     assert {hit.id for hit in search(store, "rotate the key")} == {"file_001"}
 
 
 def test_what_the_reader_has_comes_after_what_was_lost(store):
-    shelve(store, [result(f"tool_{at:03}", f"handler_{at:03} rotates the key") for at in range(40)])
+    archive_originals(store, [result(f"tool_{at:03}", f"handler_{at:03} rotates the key") for at in range(40)])
     shown = OpenAIChat().parse([{"role": "user", "content": f"handler_{at:03}"} for at in range(40) if at != 25])
     assert [hit.id for hit in search(store, "rotate key", shown=shown, tokens=20)] == ["tool_025"]
 
@@ -128,19 +130,19 @@ def test_what_the_reader_has_comes_after_what_was_lost(store):
 )
 @pytest.mark.usefixtures("narrow")
 def test_a_needle_of_any_script_is_found_in_a_large_archive(store, text, question):
-    shelve_with_needle(store, said("turn_900", text))
+    archive_with_needle(store, said("turn_900", text))
     assert search(store, question)[0].text == text
 
 
 @pytest.mark.usefixtures("narrow")
 def test_signs_that_no_index_holds_are_found_among_the_newest_originals(store):
-    shelve_with_needle(store, said("turn_900", "it -> them"), at=119)
+    archive_with_needle(store, said("turn_900", "it -> them"), at=119)
     assert [hit.id for hit in search(store, "->")] == ["turn_900"]
 
 
 @pytest.mark.usefixtures("narrow")
 def test_the_turns_beside_a_hit_come_with_it_and_others_do_not(store):
-    shelve_with_needle(store, said("turn_900", "What is the name of the dog?"))
+    archive_with_needle(store, said("turn_900", "What is the name of the dog?"))
     ids = [hit.id for hit in search(store, "name of the dog")]
     assert ids[0] == "turn_900"
     assert {"turn_059", "file_060"} & set(ids)
@@ -152,7 +154,7 @@ def test_lines_of_runs_that_do_not_follow_each_other_are_never_joined(store):
     lines = [f"filler {at} of no interest whatever to anybody who reads it" for at in range(400)]
     lines[10] = lines[390] = "the needle_in_it"
     log = result("tool_900", "\n".join(lines), "log")
-    shelve(store, [log])
+    archive_originals(store, [log])
     hits = search(store, "needle_in_it", limit=9)
     assert {hit.first_line <= 11 <= hit.last_line for hit in hits} == {True, False}
     for hit in hits:
@@ -163,7 +165,7 @@ def test_lines_of_runs_that_do_not_follow_each_other_are_never_joined(store):
 @pytest.mark.usefixtures("narrow")
 def test_positions_are_those_of_the_whole_archive(store):
     originals = [*haystack(), said("turn_900", "the needle"), result("file_901", "last = 1")]
-    shelve(store, originals)
+    archive_originals(store, originals)
     places = {(passage.id, passage.line): passage.position for passage in cut_originals(originals)}
     hits = search(store, "needle")
     assert hits
@@ -173,7 +175,7 @@ def test_positions_are_those_of_the_whole_archive(store):
 @pytest.mark.usefixtures("narrow")
 def test_an_original_of_five_megabytes_is_read_only_where_it_answers(store, monkeypatch):
     line = "lorem ipsum " * 200_000 + "the needle_in_it " + "dolor sit " * 260_000
-    shelve(store, [result("tool_001", line, "log")])
+    archive_originals(store, [result("tool_001", line, "log")])
     read: list[int] = []
     monkeypatch.setattr(
         stored, "LineSelector", lambda passages, *rest: read.append(len(passages)) or Lines(passages, *rest)
@@ -201,7 +203,7 @@ HOSTILE = (
 @pytest.mark.parametrize("question", HOSTILE, ids=ascii)
 @pytest.mark.usefixtures("narrow")
 def test_a_question_is_never_read_as_a_command_of_the_index(store, question):
-    shelve_with_needle(store, said("turn_900", "the needle"))
+    archive_with_needle(store, said("turn_900", "the needle"))
     hits = search(store, question)
     assert COUNTER.count(render_hits(hits)) <= 2000
     if "needle" in question:
@@ -210,7 +212,7 @@ def test_a_question_is_never_read_as_a_command_of_the_index(store, question):
 
 @pytest.mark.usefixtures("narrow")
 def test_a_question_of_many_thousand_characters_is_answered(store):
-    shelve_with_needle(store, said("turn_900", "the needle_in_it"))
+    archive_with_needle(store, said("turn_900", "the needle_in_it"))
     question = " ".join(f"word{at}" for at in range(2_000)) + " needle_in_it needle_in_it " + "x" * 3_000
     assert "turn_900" in {hit.id for hit in search(store, question)}
     assert "turn_900" in {hit.id for hit in search(store, "needle_in_it " * 2_000)}
@@ -222,8 +224,8 @@ def test_any_question_to_a_large_archive_stays_within_its_tokens_its_limit_and_i
     for session_id in ("a", "b"):
         store.open_session(session_id, b"{}", MARCH)
     originals = {each.id: each for each in haystack(60)}
-    shelve(store, list(originals.values()))
-    shelve(store, [said("turn_500", f"of another session {question}")], "b")
+    archive_originals(store, list(originals.values()))
+    archive_originals(store, [said("turn_500", f"of another session {question}")], "b")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stored, "_LEAST", 1_000)
         patch.setattr(stored, "_PER_TOKEN", 0)
@@ -239,11 +241,11 @@ def test_any_question_to_a_large_archive_stays_within_its_tokens_its_limit_and_i
 
 @pytest.mark.usefixtures("narrow")
 def test_a_search_never_leaves_its_session(store):
-    shelve(store, haystack())
-    shelve(store, [said("turn_900", "the needle of b")], "b")
+    archive_originals(store, haystack())
+    archive_originals(store, [said("turn_900", "the needle of b")], "b")
     assert search(store, "the needle of b") == []
     assert [hit.text for hit in search(store, "needle", "b")] == ["the needle of b"]
-    shelve(store, [said("turn_901", "the needle of a")])
+    archive_originals(store, [said("turn_901", "the needle of a")])
     assert "turn_900" not in {hit.id for hit in search(store, "needle")}
     with pytest.raises(UnknownSession):
         search(store, "needle", "c")
@@ -256,7 +258,7 @@ def calling(ref: str, command: str) -> Original:
 
 
 def test_a_kind_is_that_of_the_original_or_that_of_the_hit(store):
-    shelve(
+    archive_originals(
         store, [said("turn_001", "Find the needle."), calling("turn_002", "needle"), result("file_003", "needle = 1")]
     )
 
@@ -273,8 +275,8 @@ def test_a_kind_is_that_of_the_original_or_that_of_the_hit(store):
 
 @pytest.mark.usefixtures("narrow")
 def test_a_kind_is_kept_to_in_a_large_archive(store):
-    shelve_with_needle(store, result("file_900", "needle = 1", "log"))
-    shelve(store, [said("turn_901", "the needle")])
+    archive_with_needle(store, result("file_900", "needle = 1", "log"))
+    archive_originals(store, [said("turn_901", "the needle")])
     assert {hit.kind for hit in search(store, "needle", kind="log")} == {"log"}
     assert {hit.kind for hit in search(store, "straw", kind="code file")} == {"code file"}
     assert {hit.kind for hit in search(store, "needle weather", kind="user")} == {"user"}
@@ -283,8 +285,10 @@ def test_a_kind_is_kept_to_in_a_large_archive(store):
 @pytest.mark.usefixtures("narrow")
 def test_times_are_those_of_archiving(store):
     for at, now in enumerate((MARCH, APRIL, MAY)):
-        shelve(store, [said(f"turn_90{at}", f"needle number {at}")], now=now)
-        shelve(store, [result(f"tool_{at}{more:02}", f"straw {at}{more} " * 9, "log") for more in range(40)], now=now)
+        archive_originals(store, [said(f"turn_90{at}", f"needle number {at}")], now=now)
+        archive_originals(
+            store, [result(f"tool_{at}{more:02}", f"straw {at}{more} " * 9, "log") for more in range(40)], now=now
+        )
 
     def found(**times: str) -> set[str]:
         return {hit.id for hit in search(store, "needle", **times) if hit.id.startswith("turn")}

@@ -264,8 +264,8 @@ TOLD = {
 
 @pytest.mark.parametrize("name", TOLD)
 def test_the_line_that_tells_what_went_wrong_is_told(name: str) -> None:
-    text, told = TOLD[name]
-    assert error_lines(text) == told
+    text, found = TOLD[name]
+    assert error_lines(text) == found
 
 
 def test_when_nothing_tells_the_exit_code_does() -> None:
@@ -274,8 +274,8 @@ def test_when_nothing_tells_the_exit_code_does() -> None:
 
 @given(st.text(max_size=400))
 def test_telling_lines_stand_in_the_text_and_are_short(text: str) -> None:
-    told = error_lines(text)
-    for line in told.split(" … ") if told and not told.startswith("exit code") else ():
+    words = error_lines(text)
+    for line in words.split(" … ") if words and not words.startswith("exit code") else ():
         assert len(line) <= LINE_LENGTH or " … " in text
         assert line in text or " … " in text or "<" in text or "\x1b" in text
 

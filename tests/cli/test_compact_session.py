@@ -38,12 +38,12 @@ def test_target_level_and_focus_count(run, whole):
 
 
 def test_the_context_goes_where_it_is_asked_for(run, whole, tmp_path):
-    told = run("compact", "run-42", "--json").json
+    output = run("compact", "run-42", "--json").json
     assert run("undo").code == 0
     assert run("compact", "run-42", "-o", "context.json").code == 0
     written = json.loads((tmp_path / "context.json").read_text(encoding="utf-8"))
     with Session.open("run-42") as session:
-        assert written == session.context() == told["messages"]
+        assert written == session.context() == output["messages"]
 
 
 def test_nothing_to_do_is_no_failure(run, tmp_path):

@@ -96,8 +96,8 @@ def test_a_model_is_one_method_more_and_what_became_of_its_summaries_is_told(run
     assert f"Summaries by {name}" in ran.out
     assert "cost unknown" in ran.out
     assert [row["method"] for row in found["rows"] if row["source"] == "all"][:2] == ["compactor", "compactor+model"]
-    assert found["told"][0]["used"] == found["told"][0]["compactions"]
-    assert (found["model"], len(provider.bodies)) == (name, 2 * found["told"][0]["calls"])
+    assert found["model_use"][0]["used"] == found["model_use"][0]["compactions"]
+    assert (found["model"], len(provider.bodies)) == (name, 2 * found["model_use"][0]["calls"])
 
 
 @pytest.mark.parametrize(

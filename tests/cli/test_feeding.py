@@ -113,8 +113,8 @@ def test_levels_and_focus_work_as_without_a_session(run, transcript):
 
 def test_nothing_is_compacted_while_messages_are_appended(run, transcript):
     run("compact", transcript, "--session", "run-42", "--window", "20k")
-    told = run("history", "run-42", "--reports", "--json").json
-    assert [report["messages_before"] for report in told["compactions"]] == [len(conversation())]
+    output = run("history", "run-42", "--reports", "--json").json
+    assert [report["messages_before"] for report in output["compactions"]] == [len(conversation())]
 
 
 def test_settings_of_a_session_are_not_changed_by_feeding_it(run, transcript):

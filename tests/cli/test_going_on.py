@@ -21,8 +21,8 @@ def test_a_checkpoint_is_printed_and_written(run, stored):
     assert parse_checkpoint(file.read_text()).note == "the flaky test is known"
     assert ran.out == file.read_text()
     assert ran.err.splitlines()[-1] == f"written to {file}"
-    told = run("checkpoint", "--json").json
-    assert (told["session_id"], told["file"], told["note"]) == ("run-42", str(file), "")
+    output = run("checkpoint", "--json").json
+    assert (output["session_id"], output["file"], output["note"]) == ("run-42", str(file), "")
 
 
 def test_resume_prints_what_a_fresh_window_begins_with(run, stored):
@@ -31,9 +31,9 @@ def test_resume_prints_what_a_fresh_window_begins_with(run, stored):
     assert ran.code == 0
     assert ran.out.startswith(("Ready to go on.", "Needs attention"))
     assert "pytest -q tests/test_parser.py" in ran.out
-    told = run("resume", "--tokens", "500", "--json").json
-    assert told["status"] in ("ready", "needs_attention")
-    assert count_tokens(told["brief"]) <= 500
+    output = run("resume", "--tokens", "500", "--json").json
+    assert output["status"] in ("ready", "needs_attention")
+    assert count_tokens(output["brief"]) <= 500
 
 
 def test_a_damaged_checkpoint_is_reported_and_written_anew(run, stored):
@@ -51,11 +51,11 @@ def test_resume_leaves_with_one_when_it_is_blocked(run, stored):
     run("checkpoint")
     with Session.open("run-42") as session:
         session.append({"role": "user", "content": "I am at it."})
-        ran, told = run("resume"), run("resume", "--json")
-    assert (ran.code, told.code) == (1, 1)
+        ran, found = run("resume"), run("resume", "--json")
+    assert (ran.code, found.code) == (1, 1)
     assert ran.out.startswith("Blocked. Session 'run-42'.\n  blocking   session 'run-42' is open in")
-    assert told.json["reasons"][0]["severity"] == "blocking"
-    assert told.json["reasons"][0]["try"]
+    assert found.json["reasons"][0]["severity"] == "blocking"
+    assert found.json["reasons"][0]["try"]
 
 
 def test_a_fresh_window_begins_with_what_must_not_be_forgotten(run, stored):
@@ -92,10 +92,10 @@ ANSWER = {
 
 
 def test_a_handoff_carries_the_task_and_a_short_summary(run, stored):
-    told = run("handoff", "--phase", "write", "--task", "Write the rules.", "--task-id", "t-1", "--json").json
-    assert (told["task_id"], told["phase"], told["task"]) == ("t-1", "write", "Write the rules.")
-    assert 0 < count_tokens(told["context_summary"]) <= MOST_TOKENS
-    assert "Never touch legacy/" in json.dumps(told)
+    output = run("handoff", "--phase", "write", "--task", "Write the rules.", "--task-id", "t-1", "--json").json
+    assert (output["task_id"], output["phase"], output["task"]) == ("t-1", "write", "Write the rules.")
+    assert 0 < count_tokens(output["context_summary"]) <= MOST_TOKENS
+    assert "Never touch legacy/" in json.dumps(output)
     shown = run("handoff", "--phase", "validate").out
     assert "run-42-validate-" in shown
 
@@ -106,27 +106,31 @@ def test_an_answer_is_taken_in_and_archived(run, stored, tmp_path, monkeypatch, 
     (tmp_path / "answer.md").write_text(f"Here it is:\n```json\n{json.dumps(ANSWER)}\n```\n")
     if form == "input":
         monkeypatch.setattr("sys.stdin", (tmp_path / "answer.md").open())
-    told = run("handoff", "--receive", "-" if form == "input" else "answer.md", "--json").json
+    output = run("handoff", "--receive", "-" if form == "input" else "answer.md", "--json").json
     if form == "input":
         import sys
 
         sys.stdin.close()
-    assert (told["decision"], told["files_changed"], told["asked"]) == ("CLARIFY", ["src/rules.py"], "Which clock?")
-    assert told["saving"] > 0.8
-    assert "line after line" in run("recall", told["id"]).out
+    assert (output["decision"], output["files_changed"], output["asked"]) == (
+        "CLARIFY",
+        ["src/rules.py"],
+        "Which clock?",
+    )
+    assert output["saving"] > 0.8
+    assert "line after line" in run("recall", output["id"]).out
     assert "taken in before" in run("handoff", "--receive", "answer.md").out
 
 
 def test_the_next_phase_is_given_what_the_last_one_reported(run, stored, tmp_path):
     spec = "specs/user-auth/requirements.md"
-    told = run("handoff", "--phase", "write", "--task-id", "t-1", "--spec-path", spec, "--json").json
-    assert (told["feature"], told["spec_path"]) == ("user-auth", spec)
+    output = run("handoff", "--phase", "write", "--task-id", "t-1", "--spec-path", spec, "--json").json
+    assert (output["feature"], output["spec_path"]) == ("user-auth", spec)
     (tmp_path / "answer.json").write_text(json.dumps({**ANSWER, "decision": "PROCEED"}))
     assert run("handoff", "--receive", "answer.json").code == 0
-    told = run("handoff", "--phase", "validate", "--json").json
-    assert ANSWER["context_summary"] in told["context_summary"]
-    assert "src/rules.py" in told["files"]
-    assert (told["feature"], told["spec_path"]) == ("user-auth", spec)
+    output = run("handoff", "--phase", "validate", "--json").json
+    assert ANSWER["context_summary"] in output["context_summary"]
+    assert "src/rules.py" in output["files"]
+    assert (output["feature"], output["spec_path"]) == ("user-auth", spec)
     shown = run("handoff", "--phase", "validate", "--feature", "billing").out
     assert "billing" in shown
     assert spec not in shown
@@ -136,9 +140,9 @@ def test_the_measurement_points_are_told(run, stored, tmp_path):
     (tmp_path / "answer.json").write_text(json.dumps(ANSWER))
     run("handoff", "--phase", "write", "--task-id", "t-1")
     run("handoff", "--receive", "answer.json")
-    told = run("handoff", "--points", "--json").json
-    assert told["points"]["response_tokens"][0] > told["points"]["summary_tokens"][0] > 0
-    assert told["figures"]["tool_calls"]["total"] == 32
+    output = run("handoff", "--points", "--json").json
+    assert output["points"]["response_tokens"][0] > output["points"]["summary_tokens"][0] > 0
+    assert output["figures"]["tool_calls"]["total"] == 32
     assert "tool calls" in run("handoff", "--points").out
 
 
@@ -170,11 +174,11 @@ def test_a_handoff_that_cannot_be_is_refused_with_a_reason(run, stored, tmp_path
 
 
 def test_export_writes_every_original(run, stored, tmp_path):
-    told = run("export", "run-42", "--json").json
-    assert told["folder"] == str(tmp_path.joinpath(*FOLDER))
+    output = run("export", "run-42", "--json").json
+    assert output["folder"] == str(tmp_path.joinpath(*FOLDER))
     exported = read_export(tmp_path.joinpath(*FOLDER))
     assert set(exported.values) == {each["id"] for each in stored.report["archived"]}
-    assert told["count"] == len(exported.values)
+    assert output["count"] == len(exported.values)
 
 
 def test_export_goes_where_it_is_told(run, stored, tmp_path):
@@ -204,10 +208,10 @@ def test_verify_leaves_with_one_when_something_was_changed(run, stored):
     connection.execute("UPDATE contents SET bytes = x'00' WHERE number = 3")
     connection.commit()
     connection.close()
-    ran, told = run("verify"), run("verify", "--json")
-    assert (ran.code, told.code) == (1, 1)
+    ran, found = run("verify"), run("verify", "--json")
+    assert (ran.code, found.code) == (1, 1)
     assert "not what its hash says" in ran.out
-    assert told.json["problems"]
+    assert found.json["problems"]
     assert run("context", "run-42", "--at", "10").code == 1
 
 

@@ -37,14 +37,14 @@ def lessons(run, *options, kind="decisions"):
 
 def test_what_the_command_line_learned_belongs_to_its_user_and_is_listed_with_its_session(run, tmp_path, user):
     compacted(run, tmp_path)
-    (told,) = lessons(run)
+    (found,) = lessons(run)
     assert [each["text"] for each in lessons(run, kind="rules")] == ["Never touch legacy/."]
-    assert (told["owner"], told["kind"], told["text"], told["is_read"]) == (user, "decisions", CHOICE, True)
-    assert told["sources"][0].startswith("run-42 turn_")
+    assert (found["owner"], found["kind"], found["text"], found["is_read"]) == (user, "decisions", CHOICE, True)
+    assert found["sources"][0].startswith("run-42 turn_")
     shown = run("lessons").out
-    for part in (user, told["id"], "run-42 turn_"):
+    for part in (user, found["id"], "run-42 turn_"):
         assert part in shown
-    assert lessons(run, "--owner", user) == [told]
+    assert lessons(run, "--owner", user) == [found]
     assert run("lessons", "--owner", "ann", "--json").json["lessons"] == []
 
 
@@ -68,8 +68,8 @@ def test_a_session_that_a_program_made_is_not_taken_over_by_the_command_line(run
 
 def test_a_lesson_is_removed_by_its_id(run, tmp_path):
     compacted(run, tmp_path)
-    for told in run("lessons", "--json").json["lessons"]:
-        ran = run("lessons", "remove", told["id"])
+    for found in run("lessons", "--json").json["lessons"]:
+        ran = run("lessons", "remove", found["id"])
         assert (ran.code, ran.out.splitlines()[-1]) == (0, "1 lesson removed")
     assert run("lessons", "--json").json["lessons"] == []
     assert run("lessons").out.startswith("Nothing was learned in ")

@@ -19,7 +19,7 @@ from tests.cli.test_process import COMMAND
 from tests.engine.test_model import SHORT
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Provider, Reply, failure
-from tests.summarize.scenes import GOOD
+from tests.summarize.samples import GOOD
 from tests.waiting import PATIENCE, wait_for
 
 WIRE = FORMATS["openai"]
@@ -138,7 +138,7 @@ def test_without_a_terminal_nothing_is_shown_while_it_works(provider, day):
     assert ran.returncode == 0
     assert ran.stderr == b""
     report = json.loads(ran.stdout)["report"]
-    assert report["told_by"].endswith("#some")
+    assert report["summarized_by"].endswith("#some")
     assert [call["attempts"] for call in report["model_calls"]] == [2]
 
 
@@ -178,7 +178,7 @@ def test_ctrl_c_in_a_session_leaves_its_context_as_it_was_and_it_goes_on(provide
     context = elsewhere(day, [*COMMAND, "context", "s1", "--json"])
     assert json.loads(context.stdout)["messages"] == SHORT
     again = elsewhere(day, arguments(provider, "--session", "s1", "--json"))
-    assert json.loads(again.stdout)["report"]["told_by"].endswith("#some")
+    assert json.loads(again.stdout)["report"]["summarized_by"].endswith("#some")
 
 
 def test_a_plan_says_what_would_be_asked_and_what_it_should_cost_without_asking(provider, day):

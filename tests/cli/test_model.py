@@ -9,7 +9,7 @@ import pytest
 from tests.engine.test_model import DAY, TARGET
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Provider, Reply, failure
-from tests.summarize.scenes import GOOD
+from tests.summarize.samples import GOOD
 
 WIRE = FORMATS["openai"]
 
@@ -33,7 +33,7 @@ def test_a_model_that_is_named_tells_the_story(run, day, provider, monkeypatch):
     monkeypatch.setenv("COMPACTOR_SUMMARIZER_INPUT_TOKENS", "60000")
     ran = run("compact", day, "--target", TARGET, "--summarizer", f"{provider.url}/v1#some", "--json")
     assert ran.code == 0
-    assert ran.json["report"]["told_by"].endswith("#some")
+    assert ran.json["report"]["summarized_by"].endswith("#some")
     assert ran.json["report"]["model_calls"]
 
 
@@ -41,7 +41,7 @@ def test_the_model_of_the_settings_does_so_too(run, day, provider, monkeypatch):
     monkeypatch.setenv("COMPACTOR_SUMMARIZER_WINDOW", "128000")
     monkeypatch.setenv("COMPACTOR_SUMMARIZER_INPUT_TOKENS", "60000")
     monkeypatch.setenv("COMPACTOR_SUMMARIZER", f"{provider.url}/v1#some")
-    assert run("compact", day, "--target", TARGET, "--json").json["report"]["told_by"]
+    assert run("compact", day, "--target", TARGET, "--json").json["report"]["summarized_by"]
 
 
 def test_in_a_session_too(run, day, provider, monkeypatch):
@@ -50,14 +50,14 @@ def test_in_a_session_too(run, day, provider, monkeypatch):
     name = f"{provider.url}/v1#some"
     ran = run("compact", day, "--target", TARGET, "--summarizer", name, "--session", "s1", "--json")
     assert ran.code == 0
-    assert ran.json["report"]["told_by"] == name
+    assert ran.json["report"]["summarized_by"] == name
 
 
 def test_a_server_that_denies_leaves_the_digest(run, day, provider):
     provider.replies = [failure(401, {"error": {"message": "wrong key"}})]
     ran = run("compact", day, "--target", TARGET, "--summarizer", f"{provider.url}/v1#some", "--json")
     assert ran.code == 0
-    assert ran.json["report"]["told_by"] == ""
+    assert ran.json["report"]["summarized_by"] == ""
     assert "wrong key" in ran.json["report"]["reason"]
 
 

@@ -42,8 +42,8 @@ def test_the_turns_are_listed(run, stored):
     lines = run("recall", "--turns").out.splitlines()
     assert lines[0].startswith("turn_001 user: ")
     assert len(lines) > 5
-    told = run("recall", "--turns", "--from", "2", "--to", "4", "--json").json
-    assert [turn["id"] for turn in told["turns"]] == ["turn_002", "turn_003", "turn_004"]
+    output = run("recall", "--turns", "--from", "2", "--to", "4", "--json").json
+    assert [turn["id"] for turn in output["turns"]] == ["turn_002", "turn_003", "turn_004"]
     found = run("recall", "--turns", "--search", "part_2").out
     assert 0 < len(found.splitlines()) < len(lines)
     none = run("recall", "--turns", "--search", "zeppelin")
@@ -59,8 +59,8 @@ def test_every_original_of_the_report_can_be_recalled(run, stored):
 
 @pytest.mark.parametrize(("lines", "wanted"), [("2-4", slice(1, 4)), ("49-", slice(48, None)), ("7", slice(6, 7))])
 def test_some_lines_of_an_original(run, stored, lines, wanted):
-    told = original(stored, 3).split("\n")[wanted]
-    assert run("recall", "file_003", "--lines", lines).out == "\n".join(told) + "\n"
+    found = original(stored, 3).split("\n")[wanted]
+    assert run("recall", "file_003", "--lines", lines).out == "\n".join(found) + "\n"
 
 
 def test_pages_join_to_the_original(run, stored):
@@ -146,8 +146,8 @@ def test_a_file_is_read_again_and_it_is_said_whether_it_has_changed(run, stored,
     ran = run("recall", "file_003", "--again")
     assert (ran.code, ran.out) == (0, text)
     assert ("has changed since" in ran.err) is changed
-    told = run("recall", "file_003", "--again", "--json").json
-    assert (told["kind"], told["changed"], told["text"]) == ("file", changed, text)
+    output = run("recall", "file_003", "--again", "--json").json
+    assert (output["kind"], output["changed"], output["text"]) == ("file", changed, text)
 
 
 def test_a_file_that_is_no_longer_there_leaves_with_one(run, stored):
@@ -200,18 +200,18 @@ def test_nothing_to_take_back_is_an_answer(run, stored, verb):
         run("redo")
     ran = run(verb)
     assert (ran.code, ran.out) == (0, f"Nothing to {verb} in session 'run-42'.\n")
-    told = run(verb, "--json").json
-    assert (told["done"], told["report"]) == (False, None)
+    output = run(verb, "--json").json
+    assert (output["done"], output["report"]) == (False, None)
 
 
 def test_diff_shows_the_last_compaction_side_by_side(run, stored):
     ran = run("diff")
     assert f"before {stored.report['compaction_id']}" in ran.out
-    told = run("diff", "--json").json
-    assert told["tokens"] == [stored.report["tokens_before"], stored.report["tokens_after"]]
-    assert [row["before"]["raw"] for row in told["rows"] if row["before"]] == stored.messages
-    assert [row["after"]["raw"] for row in told["rows"] if row["after"]] == stored.context
-    assert sum(told["counts"].values()) == len(told["rows"])
+    output = run("diff", "--json").json
+    assert output["tokens"] == [stored.report["tokens_before"], stored.report["tokens_after"]]
+    assert [row["before"]["raw"] for row in output["rows"] if row["before"]] == stored.messages
+    assert [row["after"]["raw"] for row in output["rows"] if row["after"]] == stored.context
+    assert sum(output["counts"].values()) == len(output["rows"])
 
 
 def test_diff_compares_the_contexts_at_two_messages(run, stored):

@@ -161,9 +161,9 @@ def test_history_lists_compactions(run, stored):
     ran = run("history", "run-42", "--reports")
     assert ran.out.splitlines()[0].split()[2] == stored.report["compaction_id"]
     assert "compacted 2 times, 1 undone" in ran.out
-    told = run("history", "run-42", "--reports", "--json").json
-    assert told["compactions"][0] == stored.report
-    assert told["totals"]["undone"] == 1
+    output = run("history", "run-42", "--reports", "--json").json
+    assert output["compactions"][0] == stored.report
+    assert output["totals"]["undone"] == 1
 
 
 def test_show_tells_of_a_session_what_it_tells_of_a_file_and_its_compactions(run, stored):

@@ -6,35 +6,33 @@ import pytest
 
 
 @pytest.fixture
-def steerable(run, stored):
+def with_turns(run, stored):
     """The session as it was before it was compacted: all of its turns stand in the context."""
     assert run("undo").code == 0
     return stored
 
 
-def test_what_is_decided_about_turns_is_shown_kept_and_taken_back(run, steerable):
+def test_what_is_decided_about_turns_is_shown_kept_and_taken_back(run, with_turns):
     assert run("set-tier", "run-42", "--keep", "5,7", "--drop", "9-10", "--json").json == {
         "session_id": "run-42",
-        "steering": {"5": "keep", "7": "keep", "9": "drop", "10": "drop"},
+        "tiers": {"5": "keep", "7": "keep", "9": "drop", "10": "drop"},
     }
     assert run("set-tier").out.split() == "turn 5 keep turn 7 keep turn 9 drop turn 10 drop".split()
-    assert run("set-tier", "run-42", "--free", "5,9-10", "--json").json["steering"] == {"7": "keep"}
-    assert run("set-tier", "run-42", "--free", "all", "--summarize", "3", "--json").json["steering"] == {
-        "3": "summarize"
-    }
+    assert run("set-tier", "run-42", "--free", "5,9-10", "--json").json["tiers"] == {"7": "keep"}
+    assert run("set-tier", "run-42", "--free", "all", "--summarize", "3", "--json").json["tiers"] == {"3": "summarize"}
     assert "No tier is set" in run("set-tier", "run-42", "--free", "all").out
 
 
-def test_a_plan_of_a_session_shows_what_steers_would_do_and_leaves_it_as_it_is(run, steerable):
+def test_a_plan_of_a_session_shows_what_tiers_would_do_and_leaves_it_as_it_is(run, with_turns):
     plan = run("plan", "run-42", "--target", "25%", "--keep", "5", "--drop", "9", "--json").json
-    told = {each["turn"]: (each["tier"], each["reason"]) for each in plan["decisions"]}
-    assert told[5] == ("keep", "kept by you")
-    assert told[9] == ("drop", "lowered by you")
-    assert run("set-tier", "--json").json["steering"] == {}
+    found = {each["turn"]: (each["tier"], each["reason"]) for each in plan["decisions"]}
+    assert found[5] == ("keep", "kept by you")
+    assert found[9] == ("drop", "lowered by you")
+    assert run("set-tier", "--json").json["tiers"] == {}
     assert "kept by you" in run("plan", "run-42", "--target", "25%", "--keep", "5").out
 
 
-def test_a_plan_of_a_session_follows_what_was_decided(run, steerable):
+def test_a_plan_of_a_session_follows_what_was_decided(run, with_turns):
     run("set-tier", "run-42", "--keep", "5")
     plan = run("plan", "run-42", "--target", "25%", "--json").json
     assert "kept by you" in {each["reason"] for each in plan["decisions"]}
@@ -56,14 +54,14 @@ def test_a_plan_of_a_session_follows_what_was_decided(run, steerable):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_cannot_be_steered_is_refused_and_nothing_is_decided(run, steerable, arguments, why):
+def test_what_cannot_be_set_is_refused_and_nothing_is_decided(run, with_turns, arguments, why):
     ran = run(*arguments)
     assert ran.code == 2
     assert why in ran.err
-    assert run("set-tier", "run-42", "--json").json["steering"] == {}
+    assert run("set-tier", "run-42", "--json").json["tiers"] == {}
 
 
-def test_the_old_name_of_the_command_works_and_names_the_new_one(run, steerable):
+def test_the_old_name_of_the_command_works_and_names_the_new_one(run, with_turns):
     ran = run("steer", "run-42", "--keep", "5", "--json")
-    assert ran.json["steering"] == {"5": "keep"}
+    assert ran.json["tiers"] == {"5": "keep"}
     assert "deprecated. Try: `compactor set-tier`" in ran.err

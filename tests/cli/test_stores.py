@@ -78,10 +78,10 @@ def test_a_copy_says_what_it_takes_along_and_what_stays_behind(tmp_path: Path, r
         service_store.webhooks.add(Webhook("h1", "", "https://example.com/hook", "very secret", (), AT))
         for _ in range(2):
             service_store.record_event(make_event("job.queued", "one", {}, datetime(2026, 3, 1, tzinfo=UTC)))
-    told = run("copy", "--from", store, "--to", postgres_url)
-    assert "Webhooks copied, with their secrets: 1" in told.out
-    assert "Not copied: events: 2, deliveries to webhooks: 2." in told.out
-    assert "very secret" not in told.out + told.err
+    output = run("copy", "--from", store, "--to", postgres_url)
+    assert "Webhooks copied, with their secrets: 1" in output.out
+    assert "Not copied: events: 2, deliveries to webhooks: 2." in output.out
+    assert "very secret" not in output.out + output.err
     again = run("copy", "--from", store, "--to", postgres_url, "--json").json
     assert (again["webhooks"], again["left"]) == (0, {"events": 2, "deliveries": 2, "jobs": 0})
 

@@ -63,8 +63,8 @@ def test_nobody_who_appends_notices_that_a_server_is_restarted_again_and_again(t
                 writer.join(PATIENCE)
             assert [writer.failed for writer in writers] == [None] * WRITERS
             for writer in writers:
-                told = [message["content"] for message in client.history(writer.name).messages]
-                assert told == [f"{writer.name} {number}" for number in range(writer.count)]
+                messages = [message["content"] for message in client.history(writer.name).messages]
+                assert messages == [f"{writer.name} {number}" for number in range(writer.count)]
 
 
 def test_an_async_caller_does_not_notice_it_either(tmp_path):

@@ -236,28 +236,28 @@ def stories(min_rounds: int = 1, max_rounds: int = 4) -> SearchStrategy[list[Bea
     return st.builds(story_of, st.lists(one_round, min_size=min_rounds, max_size=max_rounds), words)
 
 
-# The telling --------------------------------------------------------------------------------------------------
+# As messages --------------------------------------------------------------------------------------------------
 
 
 def tell(name: str, story: list[Beat]) -> list[Raw]:
     """A story as the messages of a dialect."""
-    from tests.dialects.tellers import tell_bedrock, tell_gemini
+    from tests.dialects.story_messages import bedrock_messages, gemini_messages
 
-    tellers = {
-        "anthropic": _tell_anthropic,
-        "openai-chat": _tell_chat,
-        "openai-responses": _tell_responses,
-        "gemini": tell_gemini,
-        "bedrock": tell_bedrock,
-        MADE_UP: _tell_made_up,
+    writers = {
+        "anthropic": _anthropic_messages,
+        "openai-chat": _chat_messages,
+        "openai-responses": _responses_messages,
+        "gemini": gemini_messages,
+        "bedrock": bedrock_messages,
+        MADE_UP: _made_up_messages,
     }
-    return [raw for number, beat in enumerate(story) for raw in tellers[name](beat, number)]
+    return [raw for number, beat in enumerate(story) for raw in writers[name](beat, number)]
 
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 
 
-def _tell_anthropic(beat: Beat, number: int) -> list[Raw]:
+def _anthropic_messages(beat: Beat, number: int) -> list[Raw]:
     if beat.kind == "instructions":
         return [{"role": "system", "content": beat.text}] if beat.shape else []
     if beat.kind == "question":
@@ -329,7 +329,7 @@ def _anthropic_result(call: Call) -> Raw:
     return block | ({"is_error": True} if call.failed else {})
 
 
-def _tell_chat(beat: Beat, number: int) -> list[Raw]:
+def _chat_messages(beat: Beat, number: int) -> list[Raw]:
     if beat.kind == "instructions":
         return [{"role": "developer" if beat.shape == 0 else "system", "content": beat.text}]
     if beat.kind == "question":
@@ -397,7 +397,7 @@ def _chat_function(told: Raw, beat: Beat) -> list[Raw]:
     return [told, result] if beat.answered else [told]
 
 
-def _tell_responses(beat: Beat, number: int) -> list[Raw]:
+def _responses_messages(beat: Beat, number: int) -> list[Raw]:
     if beat.kind == "instructions":
         return [{"role": "developer", "content": beat.text}]
     if beat.kind == "question":
@@ -462,7 +462,7 @@ def _responses_output(call: Call) -> Raw:
     return told
 
 
-def _tell_made_up(beat: Beat, number: int) -> list[Raw]:
+def _made_up_messages(beat: Beat, number: int) -> list[Raw]:
     if beat.kind == "instructions":
         return [{"who": "rules", "say": beat.text}]
     if beat.kind == "question":

@@ -98,9 +98,9 @@ def misfit(before: Sequence[Raw], result: Compaction, target: int, dialect: str)
 def lost_pins(before: Sequence[Raw], result: Compaction, dialect: str) -> list[str]:
     """Instructions and unanswered words of the user that are not byte for byte where they must be."""
     old, new = legal(before, dialect), parsed(result.messages, dialect)
-    told = [message.raw for message in old[: first_speaker(old)]]
+    messages = [message.raw for message in old[: first_speaker(old)]]
     found = []
-    if told != [message.raw for message in new[: first_speaker(new)]]:
+    if messages != [message.raw for message in new[: first_speaker(new)]]:
         found.append("the instructions changed")
     asked = unanswered(open_record(old, DIALECTS[dialect])[0])
     if asked and not _ends_with(new, asked):
@@ -142,7 +142,7 @@ def forgotten(
     gone = [*over, *resolved(result)]
     found = []
     for command, error in failures:
-        if any(_start(command, 60) in known and _start(error, 30) in told for known, told in gone):
+        if any(_start(command, 60) in known and _start(error, 30) in output for known, output in gone):
             continue
         if _start(command, 60) not in text:
             found.append(f"command: {command}")

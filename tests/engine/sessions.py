@@ -68,16 +68,16 @@ class Session:
 def code(dice: Dice, lines: int) -> str:
     """A file of code."""
     name, other = dice.pick(NAMES), dice.pick(NAMES)
-    told = [f"import {other}", "", f"class {name.title()}Store:", f'    """Keeps the {name} of each {other}."""']
+    found = [f"import {other}", "", f"class {name.title()}Store:", f'    """Keeps the {name} of each {other}."""']
     for number in range(lines):
-        told += [
+        found += [
             f"    def {name}_{other}_{number}(self, key: str, limit: int = {number}) -> {other.title()}:",
             f"        if key not in self.{name}s or limit > {number * 7}:",
             f'            raise KeyError(f"{name} {{key}} of step {number} is not known")',
             f"        return self.{other}s[key].{name}({number})",
             "",
         ]
-    return "\n".join(told)
+    return "\n".join(found)
 
 
 def log(dice: Dice, lines: int) -> str:
@@ -166,9 +166,9 @@ def _parallel(session: Session, dice: Dice) -> None:
 
 def _delegate(session: Session, dice: Dice) -> None:
     summary = f"## Summary\nThe {dice.pick(NAMES)} is read in {dice.pick(PATHS)}."
-    told = f"{summary}\n## Files\n- {dice.pick(PATHS)}\n{log(dice, 30)}"
+    text = f"{summary}\n## Files\n- {dice.pick(PATHS)}\n{log(dice, 30)}"
     arguments = {"description": "look around", "prompt": "Find out who reads it.", "subagent_type": "explore"}
-    session.talk.step(Call("Task", arguments, told))
+    session.talk.step(Call("Task", arguments, text))
 
 
 def _picture(session: Session, dice: Dice) -> None:

@@ -10,7 +10,7 @@ import pytest
 from context_compactor import Settings, UnknownReference, acompact, compact
 from tests.engine import promises
 from tests.engine.talks import DIALECT_NAMES, Talk, bash, read, talk_in
-from tests.failures.scenes import fill, record_text, squeeze
+from tests.failures.scenarios import fill, record_text, squeeze
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
 

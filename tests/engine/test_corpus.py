@@ -52,8 +52,8 @@ def failures_of(messages: list[dict], dialect: str) -> list[tuple[str, str]]:
     """
     failures = merge_failures(find_failures(split_turns(promises.legal(messages, dialect))))
     errors = [failure.detail.partition(" … ")[0] for failure in failures]
-    told = ["" if error.startswith("exit code") else error for error in errors]
-    return [(failure.content.rstrip("…"), error) for failure, error in zip(failures, told, strict=True)]
+    found = ["" if error.startswith("exit code") else error for error in errors]
+    return [(failure.content.rstrip("…"), error) for failure, error in zip(failures, found, strict=True)]
 
 
 def broken(transcript: Transcript, share: float) -> list[str]:

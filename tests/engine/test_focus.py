@@ -100,7 +100,7 @@ _NUMBER = re.compile(r"^\s*\d+\u2192")
 
 
 def texts(messages: list, dialect: str) -> list[str]:
-    return [told.body for told in quote_turns(split_turns(promises.parsed(messages, dialect)))]
+    return [found.body for found in quote_turns(split_turns(promises.parsed(messages, dialect)))]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from context_compactor import Settings, compact
 from tests.engine import promises
 from tests.engine.talks import Talk, talk_in
-from tests.failures.scenes import fill
+from tests.failures.scenarios import fill
 
 LONG = "\n".join(
     f"Rule {number}: never do the thing that has the number {number} on its list." for number in range(300)

@@ -14,7 +14,7 @@ from context_compactor.engine.truncation import split_pasted
 from tests.dialects.strategies import LINES
 from tests.engine import promises
 from tests.engine.talks import DIALECT_NAMES, Call, Talk, bash, talk_in
-from tests.failures.scenes import code, fill, seen
+from tests.failures.scenarios import code, fill, seen
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
 TARGET = 8_700

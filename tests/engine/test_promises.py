@@ -242,11 +242,11 @@ for dialect, messages in json.load(sys.stdin).items():
 
 def test_two_processes_with_different_hash_seeds_give_the_same_context():
     moves = [(number % 11, 7919 * number**5) for number in range(40)]
-    told = json.dumps({dialect: play(dialect, moves, 5).messages for dialect in DIALECT_NAMES}).encode()
+    messages = json.dumps({dialect: play(dialect, moves, 5).messages for dialect in DIALECT_NAMES}).encode()
     outputs = [
         subprocess.run(
             [sys.executable, "-c", SCRIPT],
-            input=told,
+            input=messages,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONHASHSEED": seed},
             check=True,

@@ -9,7 +9,7 @@ import pytest
 from context_compactor import compact
 from context_compactor.engine.required import LEFT_OUT
 from tests.engine.talks import Call, bash, edit, read, talk_in
-from tests.failures.scenes import again_and_again, code, fill, listing, record_text, seen, squeeze
+from tests.failures.scenarios import again_and_again, code, fill, listing, record_text, seen, squeeze
 from tests.failures.test_c_loss import more_work
 
 every_dialect = pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses", "anthropic"])

@@ -75,8 +75,8 @@ def ledgers(draw: st.DrawFn) -> dict[str, tuple[RecordEntry, ...]]:
 def records(draw: st.DrawFn) -> Record:
     quoted = draw(st.lists(st.tuples(numbers, texts), max_size=3, unique_by=lambda pair: pair[0]))
     quotes = tuple(Quote(f"turn_{number:03d}", text) for number, text in quoted)
-    told = st.builds(Excerpt, refs, lines.filter(str.strip), st.lists(lines, min_size=2, max_size=4).map(tuple))
-    excerpts = draw(st.lists(told, max_size=4).map(tuple))
+    found = st.builds(Excerpt, refs, lines.filter(str.strip), st.lists(lines, min_size=2, max_size=4).map(tuple))
+    excerpts = draw(st.lists(found, max_size=4).map(tuple))
     told_line = lines.map(lambda text: " ".join(text.split(" ")).strip()).filter(lambda text: text and "\r" not in text)
     voices = st.sampled_from(("user", "agent", "edit", "run", "commit"))
     happened = draw(st.lists(st.builds(StoryLine, numbers, voices, told_line), max_size=4).map(tuple))

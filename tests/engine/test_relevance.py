@@ -10,7 +10,7 @@ from context_compactor import compact
 from context_compactor.engine.tiers import Tier
 from tests.dialects.strategies import histories
 from tests.engine.talks import DIALECT_NAMES
-from tests.failures.scenes import working
+from tests.failures.scenarios import working
 
 
 def decisions(target: int, **more):

@@ -12,8 +12,8 @@ from context_compactor.dialects.record import is_record, record_span
 from context_compactor.store.connect import connect
 from context_compactor.testing import ScriptedModel
 from tests.engine.test_model import working_day
-from tests.sessions.telling import FIRST, opened, steps
-from tests.summarize.scenes import GOOD
+from tests.sessions.summarizing import FIRST, opened, steps
+from tests.summarize.samples import GOOD
 
 TOKEN, PASSWORD = "ghp_abcdefghijklmnopqrstuvwxyz0123456789", "hunter2hunter2"
 KEY = f"-----BEGIN PRIVATE KEY-----\n{'MIIEvQIBADANBgkqhkiG9w0BAQEFAASC' * 4}\n-----END PRIVATE KEY-----"
@@ -94,8 +94,8 @@ def test_a_store_gets_no_secret_from_a_single_compaction(tmp_path: Path):
     url = f"sqlite:///{tmp_path}/kept.db"
     made = compact(secret_day(), target_tokens=6_000, store=url, settings=Settings(redact_secrets=True))
     store = connect(url)
-    shelved = store.originals(made.report.session_id)
-    texts = [store.get([each.content])[each.content].decode() for each in shelved]
+    archived = store.originals(made.report.session_id)
+    texts = [store.get([each.content])[each.content].decode() for each in archived]
     store.close()
     assert texts
     assert not any(map(is_leaking, texts))

@@ -121,10 +121,10 @@ def _message_lines(messages: list[Message], dialect: str) -> Iterator[str]:
 def _words(message: Message) -> str:
     record = parse_record(message.parts[0].text) if message.parts and hasattr(message.parts[0], "text") else None
     if record:
-        told = [f"{title}: {len(lines)}" for title, lines in record.sections.items()]
+        output = [f"{title}: {len(lines)}" for title, lines in record.sections.items()]
         happened = f"what happened: {len(record.happened)}"
         return "; ".join(
-            (f"RECORD with quotes: {len(record.quotes)}", *told, happened, f"excerpts: {len(record.excerpts)}")
+            (f"RECORD with quotes: {len(record.quotes)}", *output, happened, f"excerpts: {len(record.excerpts)}")
         )
     text = " ".join(part.text or "·" for part in message.parts if hasattr(part, "text"))
     calls = " ".join(f"{call.name} {call.arguments}" for call in message.calls)

@@ -13,7 +13,7 @@ from context_compactor.facts.file_history import label_root
 from context_compactor.facts.ledgers import cut_failure
 from context_compactor.facts.names import NameTable, names_in, shape_worth
 from tests.engine.talks import bash, edit, read, talk_in
-from tests.failures.scenes import code, fill, record_text
+from tests.failures.scenarios import code, fill, record_text
 
 
 def use(**counts: int) -> NameUse:

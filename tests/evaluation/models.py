@@ -33,15 +33,15 @@ def good(request: ModelRequest) -> str:
     assert shown is not None
     if _PART.search(shown["text"]):
         parts = [parse_summary(part.replace("\n ", "\n")) for part in _PART.split(shown["text"])[1:]]
-        told = parts[0]
+        text = parts[0]
         for part in parts[1:]:
-            told = merge_summaries(told, part)
+            text = merge_summaries(text, part)
     else:
-        told = parse_summary(_tell(shown["text"]))
+        text = parse_summary(_tell(shown["text"]))
     earlier = _EARLIER.search(asked)
     if earlier:
-        told = merge_summaries(parse_summary(earlier["text"]), told)
-    return _written(told, int(_ROOM.search(asked)[1]))  # type: ignore[index]
+        text = merge_summaries(parse_summary(earlier["text"]), text)
+    return _written(text, int(_ROOM.search(asked)[1]))  # type: ignore[index]
 
 
 def _tell(text: str) -> str:
@@ -73,8 +73,8 @@ def _tell(text: str) -> str:
         FINDINGS: [f"{path} was used ({turn})" for path, turn in files.items()],
         FAILED: [f"open: {each}" for each in failed],
     }
-    told = "\n".join(f"## {name}\n" + "\n".join(f"- {line}" for line in lines) for name, lines in sections.items())
-    return f"{told}\n## What happened\n" + "\n".join(asked)
+    found = "\n".join(f"## {name}\n" + "\n".join(f"- {line}" for line in lines) for name, lines in sections.items())
+    return f"{found}\n## What happened\n" + "\n".join(asked)
 
 
 def _words(lines: list[str], most: int = 9) -> str:
@@ -99,14 +99,14 @@ def near_good(request: ModelRequest) -> str:
 
 def lying(request: ModelRequest) -> str:
     """Every path is another one, everything is done, nothing failed."""
-    told = "\n".join(f"- lib/invented/file_{n}.py was changed, test_invented_{n} passes" for n in range(30))
-    return f"## {STANDING}\n- done: everything that the user asked for\n## {FINDINGS}\n{told}"
+    found = "\n".join(f"- lib/invented/file_{n}.py was changed, test_invented_{n} passes" for n in range(30))
+    return f"## {STANDING}\n- done: everything that the user asked for\n## {FINDINGS}\n{found}"
 
 
 def smooth_lying(request: ModelRequest) -> str:
     """Nothing that can be looked up: all is well, all is done, nothing failed."""
-    told = "The agent did what was asked and it worked at the first try."
-    return f"## {STANDING}\n- done: everything that was asked for, with all tests green\n## {FINDINGS}\n- {told}"
+    found = "The agent did what was asked and it worked at the first try."
+    return f"## {STANDING}\n- done: everything that was asked for, with all tests green\n## {FINDINGS}\n- {found}"
 
 
 def echo(request: ModelRequest) -> str:

@@ -125,8 +125,8 @@ def _chained(told, **options):
 @pytest.mark.parametrize("way", ["library", "store"])
 def test_over_a_chain_without_a_session_all_is_recallable_as_long_as_the_caller_has_the_results(way, tmp_path):
     options = {"store": f"sqlite:///{tmp_path / 'originals.db'}"} if way == "store" else {}
-    told = [talk(number * 80, number * 80 + 80) for number in range(len(CHAIN))]
-    for report, unknown in _chained(told, **options):
+    found = [talk(number * 80, number * 80 + 80) for number in range(len(CHAIN))]
+    for report, unknown in _chained(found, **options):
         assert report.status == "success"
         assert report.metrics.recallable_share == 1.0
         assert unknown == set()
@@ -139,8 +139,8 @@ QUOTED = [
 
 
 def test_ids_that_the_conversation_quotes_are_no_references_of_ours(tmp_path):
-    told = [[*QUOTED, *talk(0, 80)], *(talk(number * 80, number * 80 + 80) for number in range(1, len(CHAIN)))]
-    assert [report.metrics.recallable_share for report, _ in _chained(told)] == [1.0] * len(CHAIN)
+    found = [[*QUOTED, *talk(0, 80)], *(talk(number * 80, number * 80 + 80) for number in range(1, len(CHAIN)))]
+    assert [report.metrics.recallable_share for report, _ in _chained(found)] == [1.0] * len(CHAIN)
     with opened(tmp_path, window=60_000, automatic=False) as session:
         session.append(QUOTED)
         reports = list(_compacted_in_a_row(session, len(CHAIN)))
@@ -177,12 +177,12 @@ def test_over_a_chain_of_a_real_conversation_all_is_recallable_in_every_use(name
     transcripts = sorted(read_transcripts(default_corpus() / f"{name}.jsonl.gz"), key=lambda each: -len(each.messages))
     for at, transcript in enumerate(transcripts[1:3]):
         step = min(len(transcript.messages), 300) // len(CHAIN)
-        told = [transcript.messages[number * step : (number + 1) * step] for number in range(len(CHAIN))]
+        written = [transcript.messages[number * step : (number + 1) * step] for number in range(len(CHAIN))]
         for options in ({}, {"store": f"sqlite:///{tmp_path / f'originals_{at}.db'}"}):
-            shares = {report.metrics.recallable_share for report, _ in _chained(told, **options)}
+            shares = {report.metrics.recallable_share for report, _ in _chained(written, **options)}
             assert shares <= {1.0, None}
         with opened(tmp_path, f"run-{at}", window=200_000, automatic=False, dialect=transcript.dialect) as session:
-            for target, more in zip(CHAIN, told, strict=True):
+            for target, more in zip(CHAIN, written, strict=True):
                 session.append(more)
                 assert session.compact(target_tokens=target).metrics.recallable_share in (1.0, None)
 

@@ -98,11 +98,11 @@ def test_it_is_told_in_two_lines_and_on_the_page(talk):
 def test_a_story_that_was_refused_as_a_whole_says_so():
     report = compact([{"role": "user", "content": "Hello."}], window=1_000).report
     asked = structs.replace(report, model_calls=(ModelCall("m", 10, 5, 1, "accepted"),))
-    told = model_use_of(asked)
-    assert told == ModelUse("refused as a whole", 1, 10, 5, None, {"accepted": 1})
-    assert model_use_of(structs.replace(asked, told_by="m")).why == ""
+    found = model_use_of(asked)
+    assert found == ModelUse("refused as a whole", 1, 10, 5, None, {"accepted": 1})
+    assert model_use_of(structs.replace(asked, summarized_by="m")).why == ""
     assert model_use_of(report).why == "not asked"
-    assert model_use_row("25", [told, told]).refused == {"refused as a whole": 2}
+    assert model_use_row("25", [found, found]).refused == {"refused as a whole": 2}
 
 
 @pytest.mark.parametrize("name", ["nobody", "openai/", "http://127.0.0.1:9/v1", "openai/gpt-4.1-mini"])

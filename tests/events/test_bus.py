@@ -35,13 +35,13 @@ class Broken:
 
 
 def test_objects_and_functions_are_told_in_the_order_they_subscribed():
-    bus, told = Bus(), []
-    bus.subscribe(lambda event: told.append(("function", event)))
+    bus, events = Bus(), []
+    bus.subscribe(lambda event: events.append(("function", event)))
     sink = Kept()
     bus.subscribe(sink)
     first = event()
     bus.emit(first)
-    assert told == [("function", first)]
+    assert events == [("function", first)]
     assert sink.events == [first]
 
 

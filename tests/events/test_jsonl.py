@@ -33,8 +33,8 @@ def numbers(path: Path, last: int = 10_000) -> list[int]:
 
 
 def test_a_line_is_an_entry_of_a_compaction_log_and_the_whole_envelope(path):
-    told = event(tokens_before=161_204, tool_calls=52, trigger="auto", reason="usage is at 85 %")
-    JsonlSink(path).write(told)
+    seen_events = event(tokens_before=161_204, tool_calls=52, trigger="auto", reason="usage is at 85 %")
+    JsonlSink(path).write(seen_events)
     assert json.loads(path.read_text()) == {
         "timestamp": "2026-01-26T12:00:00.000+00:00",
         "session_id": "run-42",
@@ -42,10 +42,10 @@ def test_a_line_is_an_entry_of_a_compaction_log_and_the_whole_envelope(path):
         "context_before": 161_204,
         "tool_calls": 52,
         "reason": "auto",
-        "id": told.id,
+        "id": seen_events.id,
         "type": "session.compacted",
         "created_at": "2026-01-26T12:00:00.000+00:00",
-        "payload": told.payload,
+        "payload": seen_events.payload,
     }
 
 
@@ -143,11 +143,11 @@ def test_keeping_nothing_is_refused():
 
 
 def test_a_folder_that_cannot_be_written_is_a_failure_of_the_sink_alone(locked):
-    bus, told = Bus(), []
+    bus, seen_events = Bus(), []
     bus.subscribe(JsonlSink(locked / "logs" / "compaction.json"))
-    bus.subscribe(told.append)
+    bus.subscribe(seen_events.append)
     bus.emit(event())
-    assert len(told) == 1
+    assert len(seen_events) == 1
     assert "compaction.json" in bus.failures[0].sink
     assert "Permission denied" in bus.failures[0].last_error
 

@@ -26,8 +26,8 @@ def test_a_choice_is_told_in_the_words_of_the_option(reply: str) -> None:
 
 
 def test_several_options_can_be_chosen() -> None:
-    told = [fact.content for fact in decided(agent(OPTIONS), user("both please"))]
-    assert told == ["Server sessions - need Redis", "Cookies - httpOnly, 15 minutes"]
+    found = [fact.content for fact in decided(agent(OPTIONS), user("both please"))]
+    assert found == ["Server sessions - need Redis", "Cookies - httpOnly, 15 minutes"]
 
 
 @pytest.mark.parametrize("reply", ["3 files are missing in the list", "neither", "1. no\n2. it is open\n3. yes"])

@@ -107,9 +107,9 @@ def test_a_lasting_rule_is_told_to_the_next_session(tmp_path):
     facts = extract_facts(turns_of(user("Never push to main, always open a pull request."), agent("Understood.")))
     new = promote(facts, tmp_path, "ann", session_id="run-1", day="2026-01-26", seen={})
     assert [lesson.by for lesson in new] == ["user"]
-    told = load_lessons(owner_folder(tmp_path, "ann"), 600)
-    assert "## Rules of the user" in told
-    assert '"Never push to main, always open a pull request."' in told
+    found = load_lessons(owner_folder(tmp_path, "ann"), 600)
+    assert "## Rules of the user" in found
+    assert '"Never push to main, always open a pull request."' in found
 
 
 @given(histories)

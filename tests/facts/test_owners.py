@@ -117,9 +117,9 @@ def test_all_lessons_without_an_owner_are_claimed_or_removed_at_once(learned):
     (learned / "decisions.md").write_bytes(OLD)
     assert len(claim_lessons(learned, "eve")) == 3
     assert {each.owner for each in list_lessons(learned)} == {"ann", "ben", "eve"}
-    told = load_lessons(owner_folder(learned, "eve"), 500)
-    assert "Never deploy on Fridays." in told
-    assert "Use Redis." not in told
+    found = load_lessons(owner_folder(learned, "eve"), 500)
+    assert "Never deploy on Fridays." in found
+    assert "Use Redis." not in found
     (learned / "decisions.md").write_bytes(OLD)
     assert len(remove_owner(learned, None)) == 3
     assert (learned / "decisions.md").read_bytes() == b"# Decisions\r\n\r\nMy own words.\r\n\r\n\xff\r\n"

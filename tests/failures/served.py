@@ -90,6 +90,6 @@ def outcomes(result: Compaction) -> list[str]:
 def assert_digest(result: Compaction) -> None:
     """The context is the one without a model, and the report says so."""
     assert result.messages == DIGEST.messages
-    assert result.report.told_by == ""
+    assert result.report.summarized_by == ""
     assert result.report.status == "success"
     assert "the one without a model stands" in result.report.reason

@@ -13,7 +13,7 @@ from context_compactor.tokens.budget import TriggerState
 from tests.engine import promises
 from tests.engine.sessions import sessions, shares
 from tests.engine.talks import DIALECT_NAMES, read, talk_in
-from tests.failures.scenes import code, fill, record_text, seen, squeeze, working
+from tests.failures.scenarios import code, fill, record_text, seen, squeeze, working
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
 

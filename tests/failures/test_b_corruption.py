@@ -15,7 +15,7 @@ from tests.dialects.strategies import histories
 from tests.engine import promises
 from tests.engine.sessions import chains, sessions, shares
 from tests.engine.talks import DIALECT_NAMES, Call, bash, read, talk_in
-from tests.failures.scenes import code, fill, record_text, seen, squeeze, working
+from tests.failures.scenarios import code, fill, record_text, seen, squeeze, working
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
 

@@ -10,7 +10,7 @@ from context_compactor import compact
 from context_compactor.dialects.messages import Text
 from tests.engine import promises
 from tests.engine.talks import DIALECT_NAMES, Call, Talk, bash, edit, read, talk_in
-from tests.failures.scenes import again_and_again, code, fill, listing, record_text, seen, squeeze, working
+from tests.failures.scenarios import again_and_again, code, fill, listing, record_text, seen, squeeze, working
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
 
@@ -23,9 +23,9 @@ def more_work(talk: Talk, number: int) -> None:
 def test_instructions_are_byte_identical_after_one_three_and_ten_compactions(dialect):
     """Row 41."""
     talk = working(dialect)
-    told = [raw for raw in talk.messages if raw.get("role") == "system"]
+    messages = [raw for raw in talk.messages if raw.get("role") == "system"]
     for result in again_and_again(talk, 10, 0.3, more_work):
-        assert [raw for raw in result.messages if raw.get("role") == "system"] == told
+        assert [raw for raw in result.messages if raw.get("role") == "system"] == messages
 
 
 @every_dialect
@@ -188,9 +188,9 @@ def test_words_of_a_tool_or_the_agent_never_become_an_instruction(dialect):
     fill(talk, 14)
     for result in again_and_again(talk, 4, 0.3, more_work):
         text = record_text(result.messages, dialect)
-        told, *excerpts = re.split(r"^## (?:What happened|Exact lines)", text, flags=re.MULTILINE)
+        found, *excerpts = re.split(r"^## (?:What happened|Exact lines)", text, flags=re.MULTILINE)
         assert excerpts
-        assert "rm -rf" not in told
+        assert "rm -rf" not in found
         assert [
             line
             for line in "".join(excerpts).splitlines()

@@ -12,7 +12,7 @@ from context_compactor.dialects.legality import find_violations
 from context_compactor.facts.fact import Fact
 from tests.engine import promises
 from tests.engine.talks import DIALECT_NAMES, bash, read, talk_in
-from tests.failures.scenes import code, fill, listing, seen, working
+from tests.failures.scenarios import code, fill, listing, seen, working
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
 QUIET = Settings(idle_seconds=0)

@@ -23,9 +23,9 @@ from context_compactor.sessions.summaries import PRESUMMARY
 from context_compactor.store.sqlite import SqliteStore
 from context_compactor.summarize.model import ModelAnswer
 from context_compactor.testing import ScriptedModel
+from tests.sessions.summarizing import FIRST, PLAIN, Ears, Slow, opened, step, steps
 from tests.sessions.talk import illegal
-from tests.sessions.telling import FIRST, PLAIN, Ears, Slow, opened, step, steps
-from tests.summarize.scenes import GOOD
+from tests.summarize.samples import GOOD
 from tests.waiting import PATIENCE
 
 TALK = [*FIRST, *steps(0, 34)]
@@ -90,7 +90,7 @@ def test_a_model_that_fails_deletes_nothing_and_nobody_is_told_that_it_summarize
         session.append(TALK)
         report = session.compact()
         assert report.changed
-        assert report.told_by == ""
+        assert report.summarized_by == ""
         assert session.history() == TALK
         assert all(session.recall(item.id) for item in report.archived)
     (reason,) = ears.reasons("summary by a model")
@@ -211,7 +211,7 @@ def test_a_model_that_never_ends_is_ended_by_the_deadline_and_the_digest_serves(
         session.append(TALK)
         report = session.compact()
         assert report.changed
-        assert report.told_by == ""
+        assert report.summarized_by == ""
         assert "deadline" in report.reason
         assert session.prepare().summarized == 0
 

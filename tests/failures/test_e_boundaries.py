@@ -6,7 +6,7 @@ import pytest
 
 from context_compactor import Session, Settings
 from tests.engine.talks import DIALECT_NAMES, Call, Talk, bash, talk_in
-from tests.failures.scenes import listing
+from tests.failures.scenarios import listing
 
 WINDOW = 16_000
 TODO = [{"content": "Look into all folders", "status": "completed"}]

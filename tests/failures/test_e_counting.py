@@ -17,7 +17,7 @@ from context_compactor.tokens.models import Window, window_for
 from context_compactor.tokens.overflow import is_overflow, limit_in
 from tests.engine import promises
 from tests.engine.talks import DIALECT_NAMES, bash, talk_in
-from tests.failures.scenes import fill, working
+from tests.failures.scenarios import fill, working
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
 

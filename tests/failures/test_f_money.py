@@ -23,8 +23,8 @@ from tests.engine import promises
 from tests.engine.sessions import sessions, shares
 from tests.engine.talks import DIALECT_NAMES, Call, bash, talk_in
 from tests.engine.test_model import SHORT
-from tests.failures.scenes import fill, listing, record_text, seen, squeeze, working
-from tests.summarize.scenes import GOOD
+from tests.failures.scenarios import fill, listing, record_text, seen, squeeze, working
+from tests.summarize.samples import GOOD
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
 
@@ -41,7 +41,7 @@ def test_the_agents_own_model_is_not_asked_for_summaries_unless_it_is_named(tmp_
     with Session.open("s", window=10_000, store=store, model="claude-opus-5", settings=Settings()) as session:
         session.append(SHORT)
         report = session.compact(level="aggressive")
-    assert (report.model_calls, report.told_by) == ((), "")
+    assert (report.model_calls, report.summarized_by) == ((), "")
 
 
 def test_what_a_summary_costs_is_said_before_and_after_and_by_which_model():
@@ -53,7 +53,7 @@ def test_what_a_summary_costs_is_said_before_and_after_and_by_which_model():
     usage = ModelUsage(input=before.expected.tokens_shown, output=before.expected.tokens_written // 2)
     model = ScriptedModel([ModelAnswer(text=GOOD, stop="complete", usage=usage, model="gpt-4.1-mini")], name=name)
     after = run_request(SHORT, asked, summarizer=summarizer_for(settings, model)).report
-    assert before.expected.model == after.told_by == name
+    assert before.expected.model == after.summarized_by == name
     assert 0 < after.spent_on_models <= before.expected.cost
     assert after.cost.spent == after.spent_on_models
     assert f"{after.cost.break_even_turns:,} requests" in after.to_markdown()

@@ -26,7 +26,7 @@ from tests.failures.served import (
 )
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Reply, failure
-from tests.summarize.scenes import GOOD
+from tests.summarize.samples import GOOD
 
 OPENAI = FORMATS["openai"]
 TOO_LONG = {
@@ -50,7 +50,7 @@ def test_a_transcript_larger_than_the_models_window_is_told_all_the_same(share):
     window = int(DIGEST.report.tokens_before / share)
     with serving(saying(OPENAI, good)) as provider:
         result = compact(DAY, target_tokens=TARGET, summarizer=small(provider, window))
-    assert result.report.told_by
+    assert result.report.summarized_by
     shown = "\n".join(map(body_text, provider.bodies))
     folded = [f"turn_{turn:03}" for turn in range(2, 20)]
     assert [turn for turn in folded if f"[{turn} " not in shown] == []
@@ -69,7 +69,7 @@ def test_a_request_that_the_provider_finds_too_long_is_asked_in_smaller_parts(wi
         return TOO_LONG[wire.name]
 
     result, provider = told(wire, once)
-    assert result.report.told_by
+    assert result.report.summarized_by
     later = [len(body_text(body)) for body in provider.bodies[4:]]  # up to four are under way at once
     assert later
     assert max(later) < refused[0]
@@ -133,7 +133,7 @@ def test_no_tools_are_sent_and_a_tool_call_is_asked_again_without(wire):
         return Reply(pieces=wire.tool_call()) if len(calls) == 1 else says(wire, good(request))
 
     result, provider = told(wire, first_a_call)
-    assert result.report.told_by
+    assert result.report.summarized_by
     assert "tool_call" in outcomes(result)
     assert not any({"tools", "tool_choice", "functions"} & set(body) for body in provider.bodies)
     assert sum("there are no tools here" in body_text(body) for body in provider.bodies) == 1
@@ -175,7 +175,7 @@ def test_plans_and_continued_conversations_are_no_record(wire, said):
 def test_tool_syntax_and_turns_of_a_conversation_are_left_out_of_a_record(wire, line):
     """Row 33."""
     result, _ = told(wire, says(wire, f"{GOOD}## Findings\n{line}\n"))
-    assert result.report.told_by
+    assert result.report.summarized_by
     assert result.report.corrections
     assert line.split("\n")[-1].removeprefix("- ") not in "\n".join(str(raw["content"]) for raw in result.messages)
 
@@ -191,7 +191,7 @@ def test_an_answer_that_did_not_come_to_its_end_is_no_record(wire):
 def test_a_record_that_was_cut_off_is_used_as_far_as_it_goes_and_asked_for_again_when_that_is_too_little(wire):
     """Row 34."""
     result, _ = told(wire, says(wire, GOOD, "length"))
-    assert result.report.told_by
+    assert result.report.summarized_by
     result, _ = told(wire, says(wire, GOOD[:40], "length"))
     assert_digest(result)
     assert set(outcomes(result)) == {"cut_off, missing_heading, empty"}
@@ -202,5 +202,5 @@ def test_a_record_that_was_cut_off_is_used_as_far_as_it_goes_and_asked_for_again
         return says(wire, good(request)[:40], "length") if len(cut) == 1 else says(wire, good(request))
 
     result, provider = told(wire, first_cut)
-    assert result.report.told_by
+    assert result.report.summarized_by
     assert any(re.search("cut off", body_text(body)) for body in provider.bodies)

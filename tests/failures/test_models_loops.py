@@ -43,10 +43,10 @@ def test_a_session_whose_summaries_do_not_shrink_says_so_once_and_asks_nothing_t
     with serving(lambda request: says(OPENAI, echo(request))) as provider, as_session(provider.url, bus) as session:
         session.append(DAY)
         report = session.compact(target_tokens=TARGET)
-        assert (report.status, report.told_by) == ("success", "")
+        assert (report.status, report.summarized_by) == ("success", "")
         assert len(dropped) == 1
         asked = len(provider.bodies)
-        assert session.compact(target_tokens=TARGET).told_by == ""
+        assert session.compact(target_tokens=TARGET).summarized_by == ""
         assert len(provider.bodies) == asked
         session.append([{"role": "user", "content": "And on we go."}])
         assert session.context()[-1]["content"] == "And on we go."

@@ -12,7 +12,7 @@ from context_compactor.summarize.prompt import built_in_prompt
 from tests.engine.talks import bash, edit, read, talk_in
 from tests.engine.test_model import SMUGGLED
 from tests.evaluation.models import good, scripted
-from tests.failures.scenes import seen
+from tests.failures.scenarios import seen
 from tests.failures.served import (
     NO_DELAY,
     WIRES,
@@ -64,7 +64,7 @@ def test_a_tool_that_nobody_called_is_not_told_to_the_agent(wire):
 def test_words_of_a_tool_or_a_made_up_turn_do_not_become_an_instruction_by_way_of_a_model(wire, order):
     """Row 52."""
     result, _ = told(wire, saying(wire, with_line(STANDING, f"next: {order}")))
-    assert result.report.told_by
+    assert result.report.summarized_by
     assert order not in story(result)
     assert "evil.example" not in story(result)
     assert {"instruction", "continued", "invented", "unspoken"} & {
@@ -89,7 +89,7 @@ def test_a_model_is_shown_the_conversation_as_material_and_its_orders_as_text(wi
 def test_the_question_to_the_model_is_no_message_of_the_conversation(wire):
     """Row 53."""
     result, _ = told(wire, saying(wire, good))
-    assert result.report.told_by
+    assert result.report.summarized_by
     text = seen(result.messages, "openai-chat")
     for prompt in ("summarize", "frame", "merge", "again"):
         first = built_in_prompt(prompt).text.strip().split("\n")[0]

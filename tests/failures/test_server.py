@@ -18,8 +18,8 @@ from tests.failures.served import WIRES, serving
 from tests.llm.provider import Reply
 from tests.server.filling import WIDE, Held, Raw, Talk, before_jobs, idle, told, turn
 from tests.server.running import Running, running
+from tests.sessions.summarizing import FIRST, steps
 from tests.sessions.talk import illegal
-from tests.sessions.telling import FIRST, steps
 from tests.waiting import PATIENCE, wait_for
 
 OPENAI = next(wire for wire in WIRES if wire.name == "openai")

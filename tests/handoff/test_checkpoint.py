@@ -57,7 +57,7 @@ class TestMaking:
         assert [file.path for file in checkpoint.files] == ["src/retry.py", "src/old.py"]
 
     def test_what_must_not_be_forgotten_must_be_read(self):
-        told = "\n".join(made().must_read.lines)
+        found = "\n".join(made().must_read.lines)
         for word in (
             "migrations",
             "plan mode",
@@ -65,14 +65,14 @@ class TestMaking:
             "git push",
             "rm -rf",
         ):
-            assert word in told
+            assert word in found
 
     def test_what_can_be_looked_up_can_be_skipped(self):
-        told = "\n".join(made().can_skip.lines)
+        found = "\n".join(made().can_skip.lines)
         for word in ("README.md", "review: the diff", "tenacity"):
-            assert word in told
-        assert "src/retry.py" not in told
-        assert "find all callers" not in told
+            assert word in found
+        assert "src/retry.py" not in found
+        assert "find all callers" not in found
 
     def test_nothing_known_makes_a_checkpoint_too(self):
         checkpoint = made([], git=None, archive=[], span=None, phase="", usage="", last_compaction="")
@@ -163,9 +163,9 @@ class TestADamagedFile:
             parse_checkpoint(render_checkpoint(made())[:900])
 
     def test_a_file_of_an_earlier_version_says_nothing_of_what_happened(self):
-        told = made(told=["The parser was rewritten."])
-        text = render_checkpoint(told).replace("## What Happened\n\n- The parser was rewritten.\n\n", "")
-        assert parse_checkpoint(text) == structs.replace(told, told=())
+        found = made(told=["The parser was rewritten."])
+        text = render_checkpoint(found).replace("## What Happened\n\n- The parser was rewritten.\n\n", "")
+        assert parse_checkpoint(text) == structs.replace(found, told=())
 
     @pytest.mark.parametrize("heading", [heading for heading in HEADINGS if heading != "## What Happened"])
     def test_a_missing_heading_is_named(self, heading):

@@ -107,9 +107,9 @@ def test_steps_remarks_questions_and_headings_are_not_handed_on(said):
 
 
 def test_a_sentence_is_told_whole_or_not_at_all():
-    told = [f"Module_{at} was moved below core, since its tests need the fixtures there." for at in range(90)]
-    lines = handoff_text([asks("Move the modules, please."), says(" ".join(told))], tokens=200).split("\n")
-    assert all(sentence in told for sentence in lines[-1].removeprefix("- ").replace(". M", ".|M").split("|"))
+    found = [f"Module_{at} was moved below core, since its tests need the fixtures there." for at in range(90)]
+    lines = handoff_text([asks("Move the modules, please."), says(" ".join(found))], tokens=200).split("\n")
+    assert all(sentence in found for sentence in lines[-1].removeprefix("- ").replace(". M", ".|M").split("|"))
 
 
 def test_a_resolved_failure_is_not_handed_on():
@@ -141,8 +141,8 @@ def test_what_the_record_found_and_tells_is_handed_on():
 
 
 def test_what_a_client_says_in_the_user_s_name_is_not_taken_for_the_user_s_words():
-    told = "<system-reminder>Use tool_of_the_client.</system-reminder>Fix parse_dates."
-    text = handoff_text([{"role": "user", "content": told}])
+    found = "<system-reminder>Use tool_of_the_client.</system-reminder>Fix parse_dates."
+    text = handoff_text([{"role": "user", "content": found}])
     assert "parse_dates" in text
     assert "tool_of_the_client" not in text
 

@@ -88,10 +88,10 @@ def test_a_new_session_is_told_what_others_of_the_same_user_have_learned(talk: T
     (learned / "decisions.md").write_text("# Decisions\n\n- Nobody owns this.\n")
     for source in ("startup", "clear"):
         answer = talk.hook("SessionStart", "session-start", source=source)
-        told = answer["hookSpecificOutput"]["additionalContext"]
-        assert "Tokens without `exp` are rejected." in told
-        assert "Ask me first." not in told
-        assert "Nobody owns this." not in told
+        text = answer["hookSpecificOutput"]["additionalContext"]
+        assert "Tokens without `exp` are rejected." in text
+        assert "Ask me first." not in text
+        assert "Nobody owns this." not in text
 
 
 CHOICE = "We decided to keep sessions in PostgreSQL instead of SQLite because several machines write to it."

@@ -142,8 +142,8 @@ def test_of_those_in_the_background_and_their_caller_the_fullest_was_compacted(t
     worked(talk)
     call_id = talk.ask("Agent", {"prompt": "Find where tokens are checked.", "run_in_background": True})
     launched = {"type": "tool_result", "tool_use_id": call_id, "content": "Launched."}
-    told = {"toolUseResult": {"status": "async_launched", "agentId": AGENT}}
-    talk.write({"type": "user", "message": {"role": "user", "content": [launched]}} | told)
+    found = {"toolUseResult": {"status": "async_launched", "agentId": AGENT}}
+    talk.write({"type": "user", "message": {"role": "user", "content": [launched]}} | found)
     child = child_of(talk, AGENT, call_id)
     child.tokens = 180_000
     at_work(child)

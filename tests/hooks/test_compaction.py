@@ -109,8 +109,10 @@ def test_what_a_summary_of_codex_lost_is_told_after_the_compaction(talk: Talk, p
     worked(talk)
     place.call("pre-compact --agent codex", talk.said("PreCompact", trigger="manual", turn_id="t"))
     talk.compact("The user wants a login.", "manual")
-    told = json.loads(place.call("post-compact --agent codex", talk.said("PostCompact", trigger="manual", turn_id="t")))
-    assert "1 failed approach" in told["systemMessage"]
+    found = json.loads(
+        place.call("post-compact --agent codex", talk.said("PostCompact", trigger="manual", turn_id="t"))
+    )
+    assert "1 failed approach" in found["systemMessage"]
 
 
 def test_a_summary_that_tells_everything_has_lost_nothing(talk: Talk, place: Place):

@@ -33,11 +33,11 @@ def test_a_compaction_is_suggested_at_50_100_and_150_calls_each_of_them_a_proces
     with ThreadPoolExecutor(4) as pool:
         first = list(pool.map(lambda _: place.call("post-tool-use", said), range(49)))
     assert first == [""] * 49
-    told = [place.call("post-tool-use", said)]
+    found = [place.call("post-tool-use", said)]
     with ThreadPoolExecutor(4) as pool:
-        told += [out for out in pool.map(lambda _: place.call("post-tool-use", said), range(99)) if out]
-    told.append(place.call("post-tool-use", said))
-    hints = [json.loads(out) for out in told if out]
+        found += [out for out in pool.map(lambda _: place.call("post-tool-use", said), range(99)) if out]
+    found.append(place.call("post-tool-use", said))
+    hints = [json.loads(out) for out in found if out]
     counted = [int(re.search(r"(\d+) tool calls", hint["systemMessage"])[1]) for hint in hints]  # type: ignore[index]
     assert counted[0] == 50
     assert counted[-1] == 150
@@ -120,8 +120,8 @@ def test_of_a_very_long_output_the_copy_of_the_agent_is_archived_not_the_beginni
     copy = tmp_path / "output.txt"
     copy.write_text(whole)
     call_id = talk.ask("Bash", {"command": "make"})
-    told = bash(whole[:30_000], persistedOutputPath=str(copy), persistedOutputSize=len(whole))
-    new = used(talk, call_id, told)["hookSpecificOutput"]["updatedToolOutput"]
+    text = bash(whole[:30_000], persistedOutputPath=str(copy), persistedOutputSize=len(whole))
+    new = used(talk, call_id, text)["hookSpecificOutput"]["updatedToolOutput"]
     assert "persistedOutputPath" not in new
     with place.session(talk.id) as session:
         assert session.recall("tool_008") == whole
@@ -168,8 +168,8 @@ def test_the_answer_of_a_sub_agent_reaches_its_caller_in_500_tokens(talk: Talk, 
     used(talk, response=bash("ok"))  # from now on a hook knows when there is something to do
     report = "The tokens are checked in src/auth/jwt.py.\n" + "I searched for auth and found nothing.\n" * 100
     call_id = talk.ask("Agent", {"description": "look", "prompt": "Where are tokens checked?"})
-    told = {"status": "completed", "prompt": "Where?", "agentId": "a1", "content": [{"type": "text", "text": report}]}
-    answer = used(talk, call_id, told, "Agent", tool_input={"prompt": "Where are tokens checked?"})
+    text = {"status": "completed", "prompt": "Where?", "agentId": "a1", "content": [{"type": "text", "text": report}]}
+    answer = used(talk, call_id, text, "Agent", tool_input={"prompt": "Where are tokens checked?"})
     new = answer["hookSpecificOutput"]["updatedToolOutput"]["content"][0]["text"]
     assert "src/auth/jwt.py" in new
     assert len(new) < 2_500

@@ -36,7 +36,7 @@ def stamp(ago: float = 0.0) -> str:
     return (datetime.now(UTC) - timedelta(seconds=ago)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-class Desk:
+class Machine:
     """A home, a project and a PATH of their own, with both agents on it."""
 
     def __init__(self, folder: Path) -> None:
@@ -111,11 +111,11 @@ class Desk:
 
     def compacted(self) -> None:
         """What Claude Code writes when it has compacted."""
-        told = "This session is being continued from a previous conversation. Summary: the login was fixed."
+        found = "This session is being continued from a previous conversation. Summary: the login was fixed."
         trigger = {"trigger": "auto", "preTokens": 150_000, "postTokens": 700}
         self.append(
             {"type": "system", "subtype": "compact_boundary", "uuid": "b", "compactMetadata": trigger},
-            {"type": "user", "uuid": "s", "isCompactSummary": True, "message": {"role": "user", "content": told}},
+            {"type": "user", "uuid": "s", "isCompactSummary": True, "message": {"role": "user", "content": found}},
         )
 
     def work(self) -> None:
@@ -180,31 +180,31 @@ class Found:
 
 
 @pytest.fixture
-def service_store(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
 
 
 @pytest.fixture
-def whole(service_store: Desk) -> Desk:
+def whole(machine: Machine) -> Machine:
     """Everything of ours is registered with Claude Code."""
-    service_store.install("claude-code")
-    return service_store
+    machine.install("claude-code")
+    return machine
 
 
 @pytest.fixture
-def claude(whole: Desk) -> Desk:
+def claude(whole: Machine) -> Machine:
     """The same without the MCP server: starting that takes longer than all the rest of a look."""
     whole.change(whole.home / ".claude.json", mcpServers={})
     return whole
 
 
 @pytest.fixture
-def codex(service_store: Desk) -> Desk:
+def codex(machine: Machine) -> Machine:
     """Everything of ours is registered with Codex but the MCP server, and every hook was reviewed."""
-    service_store.install("codex")
-    service_store.codex_config.write_text("")
-    service_store.trust_codex()
-    return service_store
+    machine.install("codex")
+    machine.codex_config.write_text("")
+    machine.trust_codex()
+    return machine
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
@@ -214,7 +214,7 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 # All is well
 
 
-def test_a_healthy_installation_is_ok_from_the_settings_to_what_reached_the_model(whole: Desk, tmp_path: Path):
+def test_a_healthy_installation_is_ok_from_the_settings_to_what_reached_the_model(whole: Machine, tmp_path: Path):
     whole.are_started = True
     whole.work()
     brief = whole.give_brief()
@@ -234,9 +234,9 @@ def test_a_healthy_installation_is_ok_from_the_settings_to_what_reached_the_mode
 
 
 def test_people_get_one_line_or_more_for_each_finding_and_a_verdict_without_colours_or_control_characters(
-    service_store: Desk,
+    machine: Machine,
 ):
-    ran = service_store.run("doctor", "claude-code")
+    ran = machine.run("doctor", "claude-code")
     assert ran.returncode == 1
     assert "wrong  hooks" in ran.stdout
     assert "→ compactor install claude-code" in ran.stdout
@@ -244,20 +244,20 @@ def test_people_get_one_line_or_more_for_each_finding_and_a_verdict_without_colo
     assert "\x1b" not in ran.stdout
 
 
-def test_without_any_agent_it_says_how_to_begin_and_nothing_is_wrong(service_store: Desk):
-    found = service_store.doctor()
+def test_without_any_agent_it_says_how_to_begin_and_nothing_is_wrong(machine: Machine):
+    found = machine.doctor()
     assert found.has("look", "hooks", "compactor install claude-code or compactor install codex")
     assert found.is_ok
 
 
-def test_wrong_usage_leaves_with_two(service_store: Desk):
+def test_wrong_usage_leaves_with_two(machine: Machine):
     for arguments in (["emacs"], ["--project", "nowhere"], ["--session", "unknown"]):
-        ran = service_store.run("doctor", *arguments)
+        ran = machine.run("doctor", *arguments)
         assert (ran.returncode, ran.stdout) == (2, "")
         assert "Try:" in ran.stderr
 
 
-def test_another_project_and_one_session_can_be_named(claude: Desk, tmp_path: Path):
+def test_another_project_and_one_session_can_be_named(claude: Machine, tmp_path: Path):
     claude.work()
     claude.hook("SessionEnd", reason="other")
     ran = claude.run("doctor", "--project", str(claude.root), "--session", CLAUDE_ID, "--json", folder=tmp_path)
@@ -267,62 +267,62 @@ def test_another_project_and_one_session_can_be_named(claude: Desk, tmp_path: Pa
 # 1. Programs
 
 
-def test_an_agent_that_is_not_there_is_to_be_looked_at(whole: Desk):
+def test_an_agent_that_is_not_there_is_to_be_looked_at(whole: Machine):
     (whole.bin / "claude").unlink()
     found = whole.doctor()
     assert found.has("look", "versions", "`claude` is not found")
     assert found.is_ok
 
 
-def test_an_agent_that_hangs_or_fails_when_asked_for_its_version_is_to_be_looked_at(claude: Desk):
+def test_an_agent_that_hangs_or_fails_when_asked_for_its_version_is_to_be_looked_at(claude: Machine):
     claude.write_program(claude.bin / "claude", "exit 3")
     assert claude.doctor().has("look", "versions", "does not print its version")
 
 
 @pytest.mark.parametrize("script", [None, "not executable", "exit 1", "echo compactor 0.0.1"])
-def test_a_program_that_settings_name_must_be_there_run_and_have_this_version(claude: Desk, script: str | None):
-    service_store, other = claude, claude.home / "other" / "compactor"
-    service_store.settings.write_text(service_store.settings.read_text().replace(str(PROGRAM), str(other)))
+def test_a_program_that_settings_name_must_be_there_run_and_have_this_version(claude: Machine, script: str | None):
+    machine, other = claude, claude.home / "other" / "compactor"
+    machine.settings.write_text(machine.settings.read_text().replace(str(PROGRAM), str(other)))
     if script:
-        service_store.write_program(other, script)
+        machine.write_program(other, script)
     if script == "not executable":
         other.chmod(0o644)
     words = {None: "not there", "not executable": "cannot be run", "exit 1": "does not run"}
     state = "look" if script == "echo compactor 0.0.1" else "wrong"
-    assert service_store.doctor().has(
+    assert machine.doctor().has(
         state, "versions", words.get(script, "compactor 0.0.1"), "compactor install claude-code"
     )
 
 
-def test_a_program_that_only_a_project_names_is_never_run(service_store: Desk, tmp_path: Path):
+def test_a_program_that_only_a_project_names_is_never_run(machine: Machine, tmp_path: Path):
     """Settings of a project come with it, from whoever wrote it."""
     trap = tmp_path / "trap" / "compactor"
-    service_store.write_program(trap, f"touch {tmp_path}/sprung")
-    service_store.install("claude-code", "--project")
-    for file in (service_store.root / ".claude/settings.json", service_store.root / ".mcp.json"):
+    machine.write_program(trap, f"touch {tmp_path}/sprung")
+    machine.install("claude-code", "--project")
+    for file in (machine.root / ".claude/settings.json", machine.root / ".mcp.json"):
         text = file.read_text()
         file.write_text(
             text.replace("compactor hook", f"{trap} hook").replace("exec compactor mcp", f"exec {trap} mcp")
         )
-    found = service_store.doctor()
+    found = machine.doctor()
     assert found.has("look", "versions", "another program")
     assert found.has("look", "mcp", "another program")
     assert not (tmp_path / "sprung").exists()
 
 
 def test_settings_of_a_project_that_call_a_command_which_is_not_on_the_path_need_one_that_was_written_down(
-    service_store: Desk,
+    machine: Machine,
 ):
-    service_store.install("claude-code", "--project")
-    (service_store.bin / "compactor").unlink()
-    assert service_store.doctor().has("ok", "versions", "which is this program")
-    shutil.rmtree(service_store.home / ".local")
-    found = service_store.doctor()
+    machine.install("claude-code", "--project")
+    (machine.bin / "compactor").unlink()
+    assert machine.doctor().has("ok", "versions", "which is this program")
+    shutil.rmtree(machine.home / ".local")
+    found = machine.doctor()
     for area in ("versions", "mcp", "status line"):
         assert found.has("wrong", area, "not on the PATH", f"{PROGRAM} install claude-code --project")
 
 
-def test_a_path_that_has_gone_is_named_wherever_it_stands_with_what_to_type(whole: Desk):
+def test_a_path_that_has_gone_is_named_wherever_it_stands_with_what_to_type(whole: Machine):
     for file in (whole.settings, whole.home / ".claude.json"):
         file.write_text(file.read_text().replace(str(PROGRAM), "/old/compactor"))
     (whole.bin / "compactor").unlink()
@@ -331,7 +331,7 @@ def test_a_path_that_has_gone_is_named_wherever_it_stands_with_what_to_type(whol
         assert found.has("wrong", area, "/old/compactor", "not there", f"{PROGRAM} install claude-code")
 
 
-def test_another_installation_than_this_one_is_to_be_looked_at_and_one_without_a_path_too(claude: Desk):
+def test_another_installation_than_this_one_is_to_be_looked_at_and_one_without_a_path_too(claude: Machine):
     text = claude.settings.read_text()
     other = claude.home / "other" / "compactor"
     claude.write_program(other, f'exec {PROGRAM} "$@"')
@@ -346,14 +346,14 @@ def test_another_installation_than_this_one_is_to_be_looked_at_and_one_without_a
 # 2. Hooks
 
 
-def test_a_hook_that_was_taken_out_is_missing(claude: Desk):
+def test_a_hook_that_was_taken_out_is_missing(claude: Machine):
     hooks = json.loads(claude.settings.read_text())["hooks"]
     del hooks["PreCompact"]
     claude.change(claude.settings, hooks=hooks)
     assert claude.doctor().has("wrong", "hooks", "PreCompact", "compactor install claude-code")
 
 
-def test_a_matcher_that_leaves_out_compact_is_wrong(claude: Desk):
+def test_a_matcher_that_leaves_out_compact_is_wrong(claude: Machine):
     hooks = json.loads(claude.settings.read_text())["hooks"]
     hooks["SessionStart"][0]["matcher"] = "startup|resume|clear"
     claude.change(claude.settings, hooks=hooks)
@@ -361,13 +361,13 @@ def test_a_matcher_that_leaves_out_compact_is_wrong(claude: Desk):
     assert found.has("wrong", "hooks", "'startup|resume|clear' of SessionStart leaves out compact")
 
 
-def test_hooks_of_the_user_and_of_the_project_would_run_twice(claude: Desk):
+def test_hooks_of_the_user_and_of_the_project_would_run_twice(claude: Machine):
     claude.install("claude-code", "--project")
     found = claude.doctor()
     assert found.has("wrong", "hooks", "more than once", "SessionStart", "compactor uninstall claude-code --project")
 
 
-def test_hooks_of_the_plugin_and_of_settings_would_run_twice(claude: Desk):
+def test_hooks_of_the_plugin_and_of_settings_would_run_twice(claude: Machine):
     folder = claude.home / ".claude/plugins/cache/compactor-local/compactor/0.1.0"
     folder.mkdir(parents=True)
     (folder / "hooks").mkdir()
@@ -376,24 +376,24 @@ def test_hooks_of_the_plugin_and_of_settings_would_run_twice(claude: Desk):
     assert claude.doctor().has("wrong", "hooks", "more than once", "the plugin stays")
 
 
-def test_hooks_that_an_older_version_wrote_are_to_be_brought_up_to_date(claude: Desk):
+def test_hooks_that_an_older_version_wrote_are_to_be_brought_up_to_date(claude: Machine):
     claude.settings.write_text(claude.settings.read_text().replace('"timeout": 60', '"timeout": 5'))
     assert claude.doctor().has("look", "hooks", "older version", "compactor install claude-code")
 
 
 @pytest.mark.parametrize("file", ["home/.claude/settings.json", "project/.claude/settings.local.json"])
-def test_hooks_that_are_switched_off_altogether_are_wrong(claude: Desk, tmp_path: Path, file: str):
+def test_hooks_that_are_switched_off_altogether_are_wrong(claude: Machine, tmp_path: Path, file: str):
     claude.change(tmp_path / file, disableAllHooks=True)
     assert claude.doctor().has("wrong", "hooks", "disableAllHooks", file)
 
 
-def test_settings_that_are_no_json_are_named_with_the_line(claude: Desk):
+def test_settings_that_are_no_json_are_named_with_the_line(claude: Machine):
     claude.change(claude.root / ".claude" / "settings.json")
     (claude.root / ".claude" / "settings.json").write_text('{\n "hooks": {},\n}')
     assert claude.doctor().has("wrong", "hooks", str(claude.root / ".claude/settings.json"), "line 3")
 
 
-def test_a_folder_that_claude_code_was_not_told_to_trust_is_to_be_looked_at(claude: Desk):
+def test_a_folder_that_claude_code_was_not_told_to_trust_is_to_be_looked_at(claude: Machine):
     claude.change(claude.home / ".claude.json", projects={str(claude.root): {"hasTrustDialogAccepted": False}})
     assert claude.doctor().has("look", "trust", "does not trust")
 
@@ -401,27 +401,27 @@ def test_a_folder_that_claude_code_was_not_told_to_trust_is_to_be_looked_at(clau
 # Codex
 
 
-def test_a_healthy_installation_for_codex_is_ok(service_store: Desk):
-    service_store.install("codex")
-    service_store.trust_codex()
-    service_store.append(
-        {"type": "session_meta", "payload": {"session_id": CODEX_ID, "id": CODEX_ID, "cwd": str(service_store.root)}},
+def test_a_healthy_installation_for_codex_is_ok(machine: Machine):
+    machine.install("codex")
+    machine.trust_codex()
+    machine.append(
+        {"type": "session_meta", "payload": {"session_id": CODEX_ID, "id": CODEX_ID, "cwd": str(machine.root)}},
         *_codex_messages(("user", "input_text", "Fix the login"), ("assistant", "output_text", "It is fixed.")),
-        log=service_store.rollout,
+        log=machine.rollout,
     )
-    _codex_hook(service_store, "SessionStart", source="startup")
-    _codex_hook(service_store, "PreCompact", trigger="auto")
-    service_store.append(
+    _codex_hook(machine, "SessionStart", source="startup")
+    _codex_hook(machine, "PreCompact", trigger="auto")
+    machine.append(
         {"type": "compacted", "payload": {"message": "It was fixed.", "replacement_history": []}},
-        log=service_store.rollout,
+        log=machine.rollout,
     )
-    said = _codex_hook(service_store, "SessionStart", source="compact")["hookSpecificOutput"]["additionalContext"]
-    _codex_hook(service_store, "PostCompact", trigger="auto")
-    service_store.append(
+    said = _codex_hook(machine, "SessionStart", source="compact")["hookSpecificOutput"]["additionalContext"]
+    _codex_hook(machine, "PostCompact", trigger="auto")
+    machine.append(
         *_codex_messages(("developer", "input_text", said), ("assistant", "output_text", "On we go.")),
-        log=service_store.rollout,
+        log=machine.rollout,
     )
-    found = service_store.doctor("codex")
+    found = machine.doctor("codex")
     assert found.bad() == []
     assert found.has("ok", "trust", "all 8 hooks are reviewed")
     assert found.has("ok", "brief", "has reached the model")
@@ -437,19 +437,19 @@ def _codex_messages(*told: tuple[str, str, str]) -> list[dict[str, Any]]:
     ]
 
 
-def _codex_hook(service_store: Desk, event: str, **said: Any) -> Any:
-    (group,) = json.loads((service_store.home / ".codex/hooks.json").read_text())["hooks"][event]
+def _codex_hook(machine: Machine, event: str, **said: Any) -> Any:
+    (group,) = json.loads((machine.home / ".codex/hooks.json").read_text())["hooks"][event]
     call = {
         "session_id": CODEX_ID,
-        "transcript_path": str(service_store.rollout),
-        "cwd": str(service_store.root),
+        "transcript_path": str(machine.rollout),
+        "cwd": str(machine.root),
         "turn_id": "t",
     }
     ran = subprocess.run(
         ["/bin/sh", "-c", group["hooks"][0]["command"]],
         input=json.dumps(call | {"hook_event_name": event, "model": "gpt-5.5"} | said),
-        cwd=service_store.root,
-        env=service_store.env,
+        cwd=machine.root,
+        env=machine.env,
         capture_output=True,
         text=True,
         check=True,
@@ -457,15 +457,13 @@ def _codex_hook(service_store: Desk, event: str, **said: Any) -> Any:
     return json.loads(ran.stdout) if ran.stdout else None
 
 
-def test_hooks_that_codex_skips_since_nobody_reviewed_them_are_wrong(service_store: Desk):
-    service_store.install("codex")
-    service_store.codex_config.write_text("")
-    assert service_store.doctor().has(
-        "wrong", "trust", "any of our 8 hooks", "silently", "Trust all and continue", "/hooks"
-    )
+def test_hooks_that_codex_skips_since_nobody_reviewed_them_are_wrong(machine: Machine):
+    machine.install("codex")
+    machine.codex_config.write_text("")
+    assert machine.doctor().has("wrong", "trust", "any of our 8 hooks", "silently", "Trust all and continue", "/hooks")
 
 
-def test_a_hook_that_changed_since_it_was_reviewed_or_was_switched_off_is_wrong(codex: Desk):
+def test_a_hook_that_changed_since_it_was_reviewed_or_was_switched_off_is_wrong(codex: Machine):
     hooks = codex.home / ".codex" / "hooks.json"
     hooks.write_text(hooks.read_text().replace('"timeout": 60', '"timeout": 61', 1))
     text = codex.codex_config.read_text()
@@ -502,7 +500,7 @@ def test_the_hash_of_a_review_is_the_one_that_codex_writes(tmp_path: Path):
     }
 
 
-def test_codex_settings_that_switch_hooks_off_or_are_ignored_are_wrong(codex: Desk):
+def test_codex_settings_that_switch_hooks_off_or_are_ignored_are_wrong(codex: Machine):
     codex.codex_config.write_text(f"[features]\nhooks = false\n{codex.codex_config.read_text()}")
     assert codex.doctor().has("wrong", "hooks", "features.hooks")
     hooks = codex.home / ".codex" / "hooks.json"
@@ -514,46 +512,44 @@ def test_codex_settings_that_switch_hooks_off_or_are_ignored_are_wrong(codex: De
 
 
 @pytest.mark.parametrize(("level", "state"), [("untrusted", "wrong"), (None, "look"), ("trusted", "ok")])
-def test_hooks_of_a_project_need_a_project_that_codex_trusts(service_store: Desk, level: str | None, state: str):
-    service_store.install("codex", "--project")
-    (service_store.root / ".codex" / "config.toml").unlink()  # the MCP server, which takes long to start
-    service_store.codex_config.parent.mkdir(exist_ok=True)
-    service_store.codex_config.write_text(
-        f'[projects."{service_store.root}"]\ntrust_level = "{level}"\n' if level else ""
-    )
-    service_store.trust_codex()
-    found = service_store.doctor("codex")
-    told = {each["state"] for each in found.all if each["area"] == "trust" and str(service_store.root) in each["what"]}
-    assert told == (set() if state == "ok" else {state})
+def test_hooks_of_a_project_need_a_project_that_codex_trusts(machine: Machine, level: str | None, state: str):
+    machine.install("codex", "--project")
+    (machine.root / ".codex" / "config.toml").unlink()  # the MCP server, which takes long to start
+    machine.codex_config.parent.mkdir(exist_ok=True)
+    machine.codex_config.write_text(f'[projects."{machine.root}"]\ntrust_level = "{level}"\n' if level else "")
+    machine.trust_codex()
+    found = machine.doctor("codex")
+    text = {each["state"] for each in found.all if each["area"] == "trust" and str(machine.root) in each["what"]}
+    assert text == (set() if state == "ok" else {state})
 
 
 # 3. Which come
 
 
-def test_hooks_that_never_came_are_to_be_looked_at(claude: Desk):
+def test_hooks_that_never_came_are_to_be_looked_at(claude: Machine):
     assert claude.doctor().has("look", "firing", "no hook of Claude Code has run", "Work with the agent")
 
 
 @pytest.mark.parametrize(("ago", "state"), [(-60, "wrong"), (3600, "look")])
-def test_a_session_of_which_no_hook_has_told_is_found_by_its_log(claude: Desk, ago: float, state: str):
+def test_a_session_of_which_no_hook_has_told_is_found_by_its_log(claude: Machine, ago: float, state: str):
     claude.append({"type": "user", "message": {"role": "user", "content": "hi"}, "timestamp": stamp(ago)})
     os.utime(claude.log, (datetime.now(UTC).timestamp() + 60,) * 2)
     assert claude.doctor().has(state, "firing", CLAUDE_ID)
 
 
-def test_a_session_that_began_before_the_hooks_is_to_be_started_again(claude: Desk):
+def test_a_session_that_began_before_the_hooks_is_to_be_started_again(claude: Machine):
     claude.talk(1)
     claude.hook("PostToolUse", tool_name="Bash", tool_input={}, tool_response={"stdout": "x"})
     assert claude.doctor().has("look", "firing", "before its hooks were registered")
 
 
-def _change_row(service_store: Desk, column: str, value: str) -> None:
-    with sqlite3.connect(service_store.root / ".compactor" / "agents.db") as database:
+def _change_row(machine: Machine, column: str, value: str) -> None:
+    with sqlite3.connect(machine.root / ".compactor" / "agents.db") as database:
         database.execute(f"UPDATE sessions SET {column} = ?", [value])
     database.close()
 
 
-def test_a_compaction_that_was_announced_and_did_not_happen_is_told_and_leaves_nothing_open(claude: Desk):
+def test_a_compaction_that_was_announced_and_did_not_happen_is_told_and_leaves_nothing_open(claude: Machine):
     claude.work()
     claude.hook("PreCompact", trigger="manual", custom_instructions=None)
     assert claude.doctor().has("ok", "firing", "is under way")
@@ -561,20 +557,20 @@ def test_a_compaction_that_was_announced_and_did_not_happen_is_told_and_leaves_n
     assert claude.doctor().has("look", "firing", "did not happen", "refused or cancelled", "/compact")
 
 
-def test_a_compaction_after_which_post_compact_did_not_come_is_to_be_looked_at(claude: Desk):
+def test_a_compaction_after_which_post_compact_did_not_come_is_to_be_looked_at(claude: Machine):
     claude.work()
     claude.hook("PreCompact", trigger="auto", custom_instructions=None)
     claude.append({"type": "system", "subtype": "compact_boundary", "timestamp": stamp(-60)})
     assert claude.doctor().has("look", "firing", "PostCompact was not called")
 
 
-def test_a_compaction_before_which_pre_compact_did_not_come_is_wrong(claude: Desk):
+def test_a_compaction_before_which_pre_compact_did_not_come_is_wrong(claude: Machine):
     claude.work()
     claude.compacted()
     assert claude.doctor().has("wrong", "firing", "did not call PreCompact")
 
 
-def test_what_the_agent_itself_noted_of_a_hook_that_failed_is_told(claude: Desk):
+def test_what_the_agent_itself_noted_of_a_hook_that_failed_is_told(claude: Machine):
     claude.work()
     claude.attach("hook_non_blocking_error", command=f"{PROGRAM} hook stop", stderr="no such module", exitCode=1)
     claude.attach("hook_non_blocking_error", command="other hook stop", stderr="not ours", exitCode=1)
@@ -582,7 +578,7 @@ def test_what_the_agent_itself_noted_of_a_hook_that_failed_is_told(claude: Desk)
     assert found.has("look", "firing", "noted 1 hooks of ours as failed", "no such module")
 
 
-def test_a_tally_that_cannot_be_read_is_told_and_the_rest_is_looked_at(claude: Desk):
+def test_a_tally_that_cannot_be_read_is_told_and_the_rest_is_looked_at(claude: Machine):
     claude.work()
     claude.hook("SessionEnd", reason="other")
     (claude.root / ".compactor" / "agents.db").write_bytes(b"no database at all" * 100)
@@ -594,7 +590,7 @@ def test_a_tally_that_cannot_be_read_is_told_and_the_rest_is_looked_at(claude: D
 # 4. What reaches the model
 
 
-def test_a_brief_that_is_on_its_way_was_dropped_or_was_given_again_is_told_apart(claude: Desk):
+def test_a_brief_that_is_on_its_way_was_dropped_or_was_given_again_is_told_apart(claude: Machine):
     claude.work()
     brief = claude.give_brief()
     assert claude.doctor().has("look", "brief", "on its way")
@@ -607,7 +603,7 @@ def test_a_brief_that_is_on_its_way_was_dropped_or_was_given_again_is_told_apart
     assert claude.doctor().has("look", "brief", "was given again")
 
 
-def test_a_compaction_that_no_brief_followed_is_wrong_once_the_model_has_gone_on(claude: Desk):
+def test_a_compaction_that_no_brief_followed_is_wrong_once_the_model_has_gone_on(claude: Machine):
     claude.work()
     claude.hook("PreCompact", trigger="auto", custom_instructions=None)
     claude.compacted()
@@ -620,7 +616,7 @@ def test_a_compaction_that_no_brief_followed_is_wrong_once_the_model_has_gone_on
 # 5. MCP and status line
 
 
-def test_a_server_that_is_not_registered_fails_or_is_silent_is_wrong(whole: Desk):
+def test_a_server_that_is_not_registered_fails_or_is_silent_is_wrong(whole: Machine):
     state = whole.home / ".claude.json"
     server = json.loads(state.read_text())["mcpServers"]["compactor"]
     whole.write_program(whole.home / "x" / "compactor", "echo 'error: the MCP server needs an extra' >&2; exit 2")
@@ -634,28 +630,28 @@ def test_a_server_that_is_not_registered_fails_or_is_silent_is_wrong(whole: Desk
     assert whole.doctor().has("wrong", "mcp", "our MCP server is not registered")
 
 
-def test_a_server_of_a_project_waits_for_approval_is_approved_or_refused(service_store: Desk):
-    service_store.install("claude-code", "--project")
-    local = service_store.root / ".claude" / "settings.local.json"
-    assert service_store.doctor().has("look", "mcp", "waits for approval")
-    service_store.change(local, enabledMcpjsonServers=["compactor"])
-    found = service_store.doctor()
+def test_a_server_of_a_project_waits_for_approval_is_approved_or_refused(machine: Machine):
+    machine.install("claude-code", "--project")
+    local = machine.root / ".claude" / "settings.local.json"
+    assert machine.doctor().has("look", "mcp", "waits for approval")
+    machine.change(local, enabledMcpjsonServers=["compactor"])
+    found = machine.doctor()
     assert found.has("ok", "mcp", "answers with 8 tools")
     assert not found.has("look", "mcp")
-    service_store.change(local, disabledMcpjsonServers=["compactor"])
-    assert service_store.doctor().has("wrong", "mcp", "was refused")
+    machine.change(local, disabledMcpjsonServers=["compactor"])
+    assert machine.doctor().has("wrong", "mcp", "was refused")
 
 
-def test_a_server_that_is_switched_off_in_codex_is_wrong(service_store: Desk):
-    service_store.install("codex")
-    text = service_store.codex_config.read_text()
-    service_store.codex_config.write_text(
+def test_a_server_that_is_switched_off_in_codex_is_wrong(machine: Machine):
+    machine.install("codex")
+    text = machine.codex_config.read_text()
+    machine.codex_config.write_text(
         text.replace("[mcp_servers.compactor]\n", "[mcp_servers.compactor]\nenabled = false\n")
     )
-    assert service_store.doctor().has("wrong", "mcp", "switched off")
+    assert machine.doctor().has("wrong", "mcp", "switched off")
 
 
-def test_the_status_line_is_ours_somebody_elses_or_none(claude: Desk):
+def test_the_status_line_is_ours_somebody_elses_or_none(claude: Machine):
     assert claude.doctor().has("ok", "status line", "ours")
     claude.change(claude.root / ".claude" / "settings.json", statusLine={"type": "command", "command": "mine"})
     assert claude.doctor().has("ok", "status line", "one of your own", "compactor statusline")
@@ -669,7 +665,7 @@ def test_the_status_line_is_ours_somebody_elses_or_none(claude: Desk):
 # 6. The store and the hook log
 
 
-def test_a_store_that_is_damaged_foreign_newer_or_gone_is_wrong_and_an_older_one_is_left_as_it_is(claude: Desk):
+def test_a_store_that_is_damaged_foreign_newer_or_gone_is_wrong_and_an_older_one_is_left_as_it_is(claude: Machine):
     claude.work()
     claude.hook("SessionEnd", reason="other")
     file = claude.root / ".compactor" / "compactor.db"
@@ -691,7 +687,7 @@ def test_a_store_that_is_damaged_foreign_newer_or_gone_is_wrong_and_an_older_one
     assert claude.doctor().has("wrong", "store", "there is no store", "sessions were stored")
 
 
-def test_files_that_others_can_read_are_named_and_a_store_in_memory_is_refused(claude: Desk):
+def test_files_that_others_can_read_are_named_and_a_store_in_memory_is_refused(claude: Machine):
     claude.work()
     home = claude.root / ".compactor"
     home.chmod(0o755)
@@ -703,7 +699,7 @@ def test_files_that_others_can_read_are_named_and_a_store_in_memory_is_refused(c
     assert claude.doctor().has("wrong", "settings", "SQLite file inside the project")
 
 
-def test_how_far_a_session_has_followed_its_log_is_told(claude: Desk):
+def test_how_far_a_session_has_followed_its_log_is_told(claude: Machine):
     claude.work()
     claude.hook("SessionEnd", reason="other")
     assert claude.doctor().has("ok", "sessions", CLAUDE_ID, "up to date with its log")
@@ -715,25 +711,25 @@ def test_how_far_a_session_has_followed_its_log_is_told(claude: Desk):
     assert claude.doctor().has("look", "sessions", "is gone")
 
 
-def test_failures_of_the_last_day_are_told_once_each_the_newest_first_with_what_to_do(claude: Desk):
+def test_failures_of_the_last_day_are_told_once_each_the_newest_first_with_what_to_do(claude: Machine):
     root = str(claude.root)
     for problem in ("StoreError: the disk is full", "KeyError: 'x'", "StoreError: the disk is full"):
         log_hook(root, "stop", "failed", problem=problem)
     log_hook(root, "stop", "failed", problem="long ago", time=stamp(3 * 24 * 3600))
-    told = [each for each in claude.doctor().all if each["area"] == "hook log"]
-    assert len(told) == 2
-    assert all(each["state"] == "wrong" for each in told)
-    assert any("2× in the last day" in each["what"] and each["try"] == "Free some space" for each in told)
-    assert any("KeyError" in each["what"] and "hooks.jsonl" in each["try"] for each in told)
+    found = [each for each in claude.doctor().all if each["area"] == "hook log"]
+    assert len(found) == 2
+    assert all(each["state"] == "wrong" for each in found)
+    assert any("2× in the last day" in each["what"] and each["try"] == "Free some space" for each in found)
+    assert any("KeyError" in each["what"] and "hooks.jsonl" in each["try"] for each in found)
 
 
-def test_a_failure_after_which_the_hook_worked_is_only_to_be_looked_at(claude: Desk):
+def test_a_failure_after_which_the_hook_worked_is_only_to_be_looked_at(claude: Machine):
     log_hook(str(claude.root), "session-start", "failed", problem="BadSetting: x", time=stamp(60))
     claude.work()
     assert claude.doctor().has("look", "hook log", "It has worked since", "compactor config")
 
 
-def test_what_agents_call_with_bad_input_shows_in_the_hook_log(claude: Desk):
+def test_what_agents_call_with_bad_input_shows_in_the_hook_log(claude: Machine):
     subprocess.run(
         [PROGRAM, "hook", "stop"], input=b"{", cwd=claude.root, env=claude.env, check=True, capture_output=True
     )
@@ -743,7 +739,7 @@ def test_what_agents_call_with_bad_input_shows_in_the_hook_log(claude: Desk):
 # 7. Others
 
 
-def test_others_that_work_on_the_same_context_are_named(claude: Desk):
+def test_others_that_work_on_the_same_context_are_named(claude: Machine):
     hooks = json.loads(claude.settings.read_text())["hooks"]
     for event, command in (
         ("PreCompact", "my-saver --all"),
@@ -762,7 +758,7 @@ def test_others_that_work_on_the_same_context_are_named(claude: Desk):
 
 
 @pytest.mark.parametrize("way", ["state", "settings", "env of settings", "environment"])
-def test_an_agent_that_does_not_compact_by_itself_is_to_be_looked_at(claude: Desk, way: str):
+def test_an_agent_that_does_not_compact_by_itself_is_to_be_looked_at(claude: Machine, way: str):
     assert claude.doctor().has("ok", "others", "compacts by itself")
     if way == "state":
         claude.change(claude.home / ".claude.json", autoCompactEnabled=False)
@@ -775,12 +771,12 @@ def test_an_agent_that_does_not_compact_by_itself_is_to_be_looked_at(claude: Des
     assert claude.doctor().has("look", "others", "does not compact by itself")
 
 
-def test_the_limit_at_which_codex_compacts_is_told(codex: Desk):
+def test_the_limit_at_which_codex_compacts_is_told(codex: Machine):
     codex.codex_config.write_text(f"model_auto_compact_token_limit = 50000\n{codex.codex_config.read_text()}")
     assert codex.doctor().has("ok", "others", "above 50,000 tokens")
 
 
-def test_a_session_that_several_programs_have_open_is_told(claude: Desk):
+def test_a_session_that_several_programs_have_open_is_told(claude: Machine):
     claude.work()
     claude.hook("SessionEnd", reason="other")
     url = f"sqlite:///{claude.root / '.compactor' / 'compactor.db'}"
@@ -794,7 +790,7 @@ def test_a_session_that_several_programs_have_open_is_told(claude: Desk):
 # 8. Settings
 
 
-def test_settings_that_switch_everything_off_are_told_first(claude: Desk):
+def test_settings_that_switch_everything_off_are_told_first(claude: Machine):
     (claude.root / ".compactor").mkdir()
     (claude.root / ".compactor" / "config.toml").write_text("enabled = false\n")
     first = claude.doctor().all[0]
@@ -802,7 +798,7 @@ def test_settings_that_switch_everything_off_are_told_first(claude: Desk):
     assert "everything is switched off" in first["what"]
 
 
-def test_bad_settings_are_a_finding_and_the_rest_is_looked_at(claude: Desk):
+def test_bad_settings_are_a_finding_and_the_rest_is_looked_at(claude: Machine):
     (claude.root / ".compactor").mkdir()
     (claude.root / ".compactor" / "config.toml").write_text("windw = 3\n")
     claude.env["COMPACTOR_NONSENSE"] = "1"

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 import context_compactor
-from context_compactor.agents.install.targets import plugin_files
+from context_compactor.agents.coding_agents import CLAUDE_CODE
+from context_compactor.agents.install.commands import BY_NAME
+from context_compactor.agents.install.targets import SERVER, hook_groups, mcp_server
 from context_compactor.cli.main import make_app
 from context_compactor.mcp.tools import TOOLS
 
@@ -18,9 +20,15 @@ ROOT = Path(__file__).parents[2]
 SKILLS = ("checkpoint", "handoff", "recall", "why")
 
 
-@pytest.mark.parametrize("name", plugin_files())
+REGISTERED = {
+    "hooks/hooks.json": {"hooks": {event: [group] for event, group in hook_groups(CLAUDE_CODE, BY_NAME).items()}},
+    ".mcp.json": {"mcpServers": {SERVER: mcp_server(CLAUDE_CODE, BY_NAME)}},
+}
+
+
+@pytest.mark.parametrize("name", REGISTERED)
 def test_the_plugin_registers_exactly_what_an_install_does(name):
-    assert json.loads((PLUGIN / name).read_text()) == plugin_files()[name]
+    assert json.loads((PLUGIN / name).read_text()) == REGISTERED[name]
 
 
 def test_the_plugin_and_the_marketplace_have_the_version_of_the_package():

@@ -102,11 +102,11 @@ def test_of_a_command_that_has_gone_the_user_hears_once_in_a_session_and_in_the_
     for agent in AGENTS.values():
         groups = hook_groups(agent, (str(path),))
         said = {event: printed(group["hooks"][0]["command"], shell) for event, group in groups.items()}
-        told = json.loads(said.pop("SessionStart"))
-        assert list(told) == ["systemMessage"]
-        assert "\n" not in told["systemMessage"]
-        assert str(path) in told["systemMessage"]
-        assert f"compactor install {agent.name}" in told["systemMessage"]
+        found = json.loads(said.pop("SessionStart"))
+        assert list(found) == ["systemMessage"]
+        assert "\n" not in found["systemMessage"]
+        assert str(path) in found["systemMessage"]
+        assert f"compactor install {agent.name}" in found["systemMessage"]
         assert set(said.values()) == {""}
     shown = printed(status_line((str(path),))["command"], shell)
     assert "does not run" in shown

@@ -51,7 +51,7 @@ class Scripted(JobRunner):
 
 
 class Place:
-    """One store as seen by one process: its own connection, bus and desk."""
+    """One store as seen by one process: its own connection, bus and service store."""
 
     def __init__(self, url: str, clock: Clock = wall_clock) -> None:
         self.url = url

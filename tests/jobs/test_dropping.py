@@ -7,8 +7,8 @@ from context_compactor.sessions.lifecycle import continue_core
 from context_compactor.sessions.session import Session
 from context_compactor.summarize.summarizer import ModelSummarizer
 from tests.jobs.place import Place
+from tests.sessions.summarizing import FIRST, Slow, step, steps
 from tests.sessions.talk import opened
-from tests.sessions.telling import FIRST, Slow, step, steps
 from tests.waiting import wait_for
 
 

@@ -96,13 +96,13 @@ def test_stopping_ends_the_call_of_a_model(place: Place):
 
     def never(request: ModelRequest) -> Exception:
         begun.set()
-        assert teller.cancel.wait(PATIENCE)
+        assert summarizer.cancel.wait(PATIENCE)
         return ModelStopped("cancelled")
 
     with place.session() as session:
-        teller = ModelSummarizer(ScriptedModel([never]), session.settings)
+        summarizer = ModelSummarizer(ScriptedModel([never]), session.settings)
         fill(session, 0.82)
-        with place.engine(summarizer=teller, workers=1) as engine:
+        with place.engine(summarizer=summarizer, workers=1) as engine:
             wait_for(begun)
             engine.stop(finish=False)
         assert [(job.state, job.attempts) for job in place.jobs()] == [("waiting", 0)]
@@ -143,7 +143,7 @@ def test_a_pace_that_cannot_be_is_refused(pace: dict[str, float]):
         WorkerTiming(**pace)
 
 
-def test_a_store_of_somebody_elses_has_no_desk():
+def test_a_store_of_somebody_elses_has_no_service_store():
     class Other:
         path = "elsewhere"
 
@@ -182,8 +182,8 @@ def test_a_job_whose_worker_gives_no_sign_of_life_is_given_to_another_with_its_a
         wait_for(lambda: still.jobs()[0].state == "done")
         assert engine.wait_idle(PATIENCE)
     assert [(job.state, job.attempts) for job in still.jobs()] == [("done", 2)]
-    (told,) = still.told("job.retried")
-    assert told.payload["reason"] == "the worker a worker that died stopped answering"
+    (found,) = still.told("job.retried")
+    assert found.payload["reason"] == "the worker a worker that died stopped answering"
 
 
 def test_a_job_that_kills_every_worker_is_dropped_after_three(still: Place, clock: Ticking):

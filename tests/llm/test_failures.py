@@ -35,7 +35,7 @@ def test_a_wrong_key_is_denied_and_never_tried_again(provider, wire, status):
     assert len(provider.bodies) == 1
 
 
-def test_an_empty_purse_is_denied_although_it_comes_as_too_many_requests(provider, wire):
+def test_a_spent_budget_is_denied_although_it_comes_as_too_many_requests(provider, wire):
     words = "You exceeded your current quota, please check your plan"
     provider.replies = [failure(429, wire.error("insufficient_quota", words))]
     with pytest.raises(ModelDenied):

@@ -163,7 +163,7 @@ def test_counts_that_cannot_be_are_not_believed(usage, most):
     assert min(answer.usage.input, answer.usage.output) >= 0
 
 
-def test_what_others_spend_from_the_same_purse_counts():
+def test_what_others_spend_from_the_same_budget_counts():
     sum_of_all = [Spending(0.0, 0)]
 
     def keep(more, look):

@@ -19,11 +19,11 @@ from context_compactor.summarize.model import ModelAnswer
 from context_compactor.testing import ScriptedModel
 from context_compactor.tokens.prices import ModelUsage
 from tests.engine.test_model import DAY, SHORT, TARGET
-from tests.failures.scenes import working
+from tests.failures.scenarios import working
 from tests.llm.asking import ask, control
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Reply
-from tests.summarize.scenes import GOOD
+from tests.summarize.samples import GOOD
 
 NAME = "openai/gpt-4.1-mini"
 AGENT = {"tools": [{"type": "function", "function": {"name": "Read", "parameters": {"type": "object"}}}]}
@@ -48,7 +48,7 @@ def test_the_agents_own_model_is_sent_the_agents_own_messages_and_tools():
     assert request.prefix == tuple(DAY[: len(request.prefix)])
     assert len(request.prefix) > 10
     assert request.beside == AGENT
-    assert report.told_by == NAME
+    assert report.summarized_by == NAME
     assert [call.cache_read for call in report.model_calls] == [20_000]
 
 
@@ -95,22 +95,22 @@ def test_where_the_cache_makes_nothing_cheaper_the_cheaper_way_is_taken():
 def test_a_cache_that_was_not_read_is_not_counted_on_again():
     model = scripted(COLD)
     settings = Settings(agent_request=AGENT)
-    teller = summarizer_for(settings, model)
+    summarizer = summarizer_for(settings, model)
     for _ in range(2):
-        compacted(model, summarizer=teller)
+        compacted(model, summarizer=summarizer)
     assert model.requests[0].prefix
     assert all(request.prefix == () for request in model.requests[1:])
 
 
 def test_a_server_that_does_not_take_the_messages_as_they_are_is_shown_a_copy():
     model = scripted(ModelError("400: tools.0: unknown field"), GOOD)
-    assert compacted(model, summarizer_input_tokens=60_000).report.told_by == NAME
+    assert compacted(model, summarizer_input_tokens=60_000).report.summarized_by == NAME
     assert [bool(request.prefix) for request in model.requests][:2] == [True, False]
 
 
 def test_a_wrong_key_is_no_reason_to_ask_in_another_way():
     model = scripted(ModelDenied("wrong key"), GOOD)
-    assert compacted(model).report.told_by == ""
+    assert compacted(model).report.summarized_by == ""
     assert len(model.requests) == 1
 
 

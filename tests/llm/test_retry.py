@@ -75,8 +75,8 @@ def test_a_cancel_ends_the_wait():
 
 
 def test_each_wait_is_told():
-    told = []
+    found = []
     busy = ModelUnavailable("busy")
     waiting = Control(monotonic() + 99, Waiting())
-    with_retries(_failing(busy), 3, 2.0, waiting, lambda error, pause: told.append((error, pause)))
-    assert told == [(busy, 2.0)]
+    with_retries(_failing(busy), 3, 2.0, waiting, lambda error, pause: found.append((error, pause)))
+    assert found == [(busy, 2.0)]

@@ -20,7 +20,7 @@ from tests.engine.talks import bash, read, talk_in
 from tests.llm.asking import control
 from tests.llm.small_model import WINDOW
 from tests.sessions.talk import CALM
-from tests.summarize.scenes import evidence_of, refresh_talk
+from tests.summarize.samples import evidence_of, refresh_talk
 
 STORY = ModelRequest(messages=(ModelMessage("user", "Tell a very long story about a lighthouse."),), max_tokens=400)
 
@@ -125,7 +125,7 @@ def assert_judged(report: Report, messages: list) -> None:
     assert report.model_calls
     assert all(call.outcome for call in report.model_calls)
     assert (report.metrics.failures_share, report.metrics.pins_share) == (1.0, 1.0)
-    if not report.told_by:
+    if not report.summarized_by:
         assert messages == DIGEST.messages
         assert "the one without a model stands" in report.reason
 

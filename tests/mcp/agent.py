@@ -98,8 +98,8 @@ def compacted(summary: str) -> list[dict[str, Any]]:
         "content": "Conversation compacted",
         "compactMetadata": {"trigger": "auto", "preTokens": 150_000},
     }
-    told = {"isCompactSummary": True, "type": "user", "message": {"role": "user", "content": summary}}
-    return [boundary, told]
+    text = {"isCompactSummary": True, "type": "user", "message": {"role": "user", "content": summary}}
+    return [boundary, text]
 
 
 def talk(needle: str = NEEDLE) -> list[dict[str, Any]]:

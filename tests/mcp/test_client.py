@@ -147,13 +147,13 @@ def test_a_handoff_tells_what_earlier_phases_have_reported_and_what_they_work_on
 
     async def story():
         async with connected(agent.root) as client:
-            told = await client.call_tool("handoff", {"phase": "write"})
+            result = await client.call_tool("handoff", {"phase": "write"})
             other = await client.call_tool("handoff", {"phase": "write", "feature": "bell"})
-            return told.structured_content, other.structured_content, text_of(told)
+            return result.structured_content, other.structured_content, text_of(result)
 
-    told, other, text = anyio.run(story)
-    assert "# research\nUse dim_lamp()." in told["context_summary"]
-    assert "lamp.cfg" in told["files"]
-    assert (told["feature"], told["spec_path"]) == ("lamp", "specs/lamp/requirements.md")
+    result, other, text = anyio.run(story)
+    assert "# research\nUse dim_lamp()." in result["context_summary"]
+    assert "lamp.cfg" in result["files"]
+    assert (result["feature"], result["spec_path"]) == ("lamp", "specs/lamp/requirements.md")
     assert (other["feature"], other["spec_path"]) == ("bell", "")
     assert "Specification: specs/lamp/requirements.md" in text

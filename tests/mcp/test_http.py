@@ -30,9 +30,9 @@ def listening(agent: Agent, *more: object) -> Iterator[tuple[subprocess.Popen[by
     with started(agent.root, "--http", "--port", 0, *more) as server:
         try:
             assert server.stderr is not None
-            told = server.stderr.readline().decode().split()
-            assert told[:2] == ["listening", "at"], told
-            yield server, told[2]
+            output = server.stderr.readline().decode().split()
+            assert output[:2] == ["listening", "at"], output
+            yield server, output[2]
         finally:
             server.kill()
 
@@ -66,7 +66,7 @@ def test_the_real_client_calls_tools_over_http(agent: Agent):
 
 
 def test_without_tokens_only_this_machine_by_its_own_name_is_answered(agent: Agent):
-    told = [
+    found = [
         ({}, 200),
         ({"Host": "localhost:1"}, 200),
         ({"Host": "evil.example:80"}, 421),
@@ -74,7 +74,7 @@ def test_without_tokens_only_this_machine_by_its_own_name_is_answered(agent: Age
         ({"Origin": "null"}, 403),
     ]
     with listening(agent) as (_, url):
-        assert [(headers, post(url, **headers)[0]) for headers, _ in told] == told
+        assert [(headers, post(url, **headers)[0]) for headers, _ in found] == found
 
 
 def test_with_a_token_file_only_who_has_a_token_is_answered(agent: Agent):

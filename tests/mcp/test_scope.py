@@ -162,10 +162,10 @@ def test_looking_makes_neither_a_store_nor_a_session(agent: Agent):
         asking(agent.root, "facts", session="nobody")
     with pytest.raises(BadSetting):
         asking(agent.root, "facts", session="two\nlines")
-    tally = open_hook_state(str(agent.root / ".compactor"))
-    assert tally is not None
-    assert [row.key for row in tally.rows()] == ["lamp"]
-    tally.close()
+    state = open_hook_state(str(agent.root / ".compactor"))
+    assert state is not None
+    assert [row.key for row in state.rows()] == ["lamp"]
+    state.close()
 
 
 def test_a_call_that_says_which_session_it_comes_from_is_answered_from_that_one(agent: Agent, other: Agent):

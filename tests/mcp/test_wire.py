@@ -80,10 +80,10 @@ def talk(tmp_path_factory) -> Iterator[Talk]:
 
 
 def test_a_client_of_today_is_told_who_answers_and_how_to_use_it(talk: Talk):
-    told = talk.opening["result"]
-    assert told["protocolVersion"] == "2025-06-18"
-    assert told["serverInfo"]["name"] == "context-compactor"
-    assert "search_archive" in told["instructions"]
+    found = talk.opening["result"]
+    assert found["protocolVersion"] == "2025-06-18"
+    assert found["serverInfo"]["name"] == "context-compactor"
+    assert "search_archive" in found["instructions"]
     assert talk.request("ping")["result"] == {}
     tools = talk.request("tools/list")["result"]["tools"]
     assert all(tool["inputSchema"]["type"] == tool["outputSchema"]["type"] == "object" for tool in tools)
@@ -112,10 +112,10 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 
 
 def test_what_cannot_be_done_is_an_answer_that_says_what_to_try(talk: Talk):
-    for name, arguments, told in WRONG:
+    for name, arguments, found in WRONG:
         got = talk.call(name, arguments)["result"]
         assert got["isError"] is True, (name, arguments)
-        assert told in got["content"][0]["text"]
+        assert found in got["content"][0]["text"]
         assert "Traceback" not in got["content"][0]["text"]
     assert talk.call("recall", {"id": "tool_001"})["result"]["isError"] is False
 

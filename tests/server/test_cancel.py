@@ -138,12 +138,12 @@ def test_a_compaction_in_another_process_hears_of_the_cancel_through_the_store(t
             cancelled = server.post(f"{path}/cancel").json
             assert (cancelled["cancelled"], cancelled["elsewhere"]) == (False, True)
             wait_for(silent.gone.is_set)  # the worker has hung up on the model
-            told = [
+            events = [
                 kept.event.type
                 for kept in server.service.service_store.events.after(0)
                 if kept.event.session_id == name
             ]
-            assert {"job.dropped", "compaction.refused"} <= set(told)
+            assert {"job.dropped", "compaction.refused"} <= set(events)
             assert server.get(f"{path}/compactions").json["compactions"] == []
 
 

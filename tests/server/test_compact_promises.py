@@ -16,9 +16,9 @@ from tests.failures.served import WIRES, body_text, says, serving
 from tests.server.filling import Raw, Talk, idle
 from tests.server.running import Running, running
 from tests.server.streams import following
+from tests.sessions.summarizing import FIRST, steps
 from tests.sessions.talk import illegal
-from tests.sessions.telling import FIRST, steps
-from tests.summarize.scenes import GOOD
+from tests.summarize.samples import GOOD
 
 OPENAI = next(wire for wire in WIRES if wire.name == "openai")
 
@@ -179,10 +179,10 @@ def test_a_compaction_event_is_emitted_for_ui_update(server: Running):
     working(talk)
     with following(server, f"?session_id={talk.name}&types=session.compacted") as stream:
         done = talk.compact().json
-        told = stream.told()[0].json
-    assert told["session_id"] == talk.name
-    assert told["payload"]["tokens_saved"] == done["tokens_saved"]
-    assert told["payload"]["messages_removed"] == done["messages_removed"]
+        found = stream.told()[0].json
+    assert found["session_id"] == talk.name
+    assert found["payload"]["tokens_saved"] == done["tokens_saved"]
+    assert found["payload"]["messages_removed"] == done["messages_removed"]
 
 
 def test_compaction_history_is_kept_with_the_session(server: Running):

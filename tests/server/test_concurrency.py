@@ -247,6 +247,6 @@ def test_a_level_that_is_reached_is_answered_at_once_or_by_a_job(tmp_path, level
         path = server.made(window=int(tokens / share * 1.16))
         got = server.post(f"{path}/messages", {"messages": conversation()}).json
         assert server.service.engine.wait_idle(PATIENCE)
-        told = server.get(path).json
-        assert told["totals"]["compactions"] == 1, (got, told)
+        found = server.get(path).json
+        assert found["totals"]["compactions"] == 1, (got, found)
         assert (got["report"] is not None) == (level == "emergency")

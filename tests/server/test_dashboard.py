@@ -210,15 +210,15 @@ def test_the_last_point_of_the_saw_is_what_the_session_weighs(session):
     assert seen(session).points[-1][1] == session.usage().tokens
 
 
-def test_every_compaction_is_a_tooth_and_one_that_was_undone_is_marked(session):
+def test_every_compaction_is_in_the_series_and_one_that_was_undone_is_marked(session):
     first = session.compact(target_tokens=12_000)
     session.append(conversation(10)[2:])
     second = session.compact(target_tokens=9_000)
     session.undo()
-    teeth = seen(session).compactions
-    assert [tooth.id for tooth in teeth] == [first.compaction_id, second.compaction_id]
-    assert [tooth.is_active for tooth in teeth] == [True, False]
-    assert (teeth[0].before, teeth[0].after) == (first.tokens_before, first.tokens_after)
+    drops = seen(session).compactions
+    assert [drop.id for drop in drops] == [first.compaction_id, second.compaction_id]
+    assert [drop.is_active for drop in drops] == [True, False]
+    assert (drops[0].before, drops[0].after) == (first.tokens_before, first.tokens_after)
 
 
 def test_a_saw_that_is_followed_is_the_one_that_is_read_at_once(session):

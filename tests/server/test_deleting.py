@@ -75,8 +75,8 @@ def test_a_session_of_the_same_name_begins_empty_and_its_keys_are_new(place: Run
     assert place.get(f"{path}/history").json["messages"] == []
     assert place.get(f"{path}/archive").json["originals"] == []
     assert place.post(f"{path}/messages", HELLO, Idempotency_Key="first").json["messages"] == 1
-    (told,) = place.service.service_store.events.newest(session_id="run")
-    assert (told.event.type, told.event.payload) == ("session.deleted", {"messages": len(conversation())})
+    (found,) = place.service.service_store.events.newest(session_id="run")
+    assert (found.event.type, found.event.payload) == ("session.deleted", {"messages": len(conversation())})
 
 
 def test_another_server_of_the_same_store_goes_on_with_the_new_session(tmp_path: Path, postgres_url: str, monkeypatch):

@@ -43,10 +43,10 @@ def test_a_real_session_is_compacted_before_ones_eyes_and_then_all_is_gone(tmp_p
         assert "open http://127.0.0.1:" in line
         address = line.split("open ")[1].split(";")[0]
         with Client(address) as client:
-            told = next(client.events(after="0", types=["session.compacted"]))
-            assert told.payload["tokens_after"] < told.payload["tokens_before"]
-            assert told.payload["model_calls"] == []
-            assert client.context(told.session_id).messages
+            events = next(client.events(after="0", types=["session.compacted"]))
+            assert events.payload["tokens_after"] < events.payload["tokens_before"]
+            assert events.payload["model_calls"] == []
+            assert client.context(events.session_id).messages
             live = {each.id for each in client.every_session()}
             assert {"demo-16k", "demo-24k", "demo-48k", "demo-finished"} >= live
         process.send_signal(number)

@@ -35,11 +35,11 @@ def test_what_happens_is_told_as_it_happens(server):
         server.post(f"{path}/messages", {"messages": conversation()})
         assert server.post(f"{path}/compact", {"target_tokens": 9_000}).json["compacted"]
         frame = next(each for each in iter(lambda: stream.told()[0], None) if each.kind == "session.compacted")
-        told = frame.json
-        assert frame.fields["id"] == told["id"]
-        assert set(told) == {"id", "type", "session_id", "created_at", "payload"}
-        assert told["session_id"] == "run"
-        assert told["payload"]["tokens_after"] < told["payload"]["tokens_before"]
+        found = frame.json
+        assert frame.fields["id"] == found["id"]
+        assert set(found) == {"id", "type", "session_id", "created_at", "payload"}
+        assert found["session_id"] == "run"
+        assert found["payload"]["tokens_after"] < found["payload"]["tokens_before"]
 
 
 def test_one_session_and_some_types_can_be_followed_alone(server):
@@ -138,8 +138,8 @@ def test_a_namespace_sees_its_own_events_under_its_own_names(tmp_path):
             following(server, Authorization=f"Bearer {theirs}") as other,
         ):
             tell(server, 1, session_id="theirs/run")
-            told = event(session_id="mine/run", reason="there is no mine/run", number=2)
-            server.service.bus.emit(told)
+            events = event(session_id="mine/run", reason="there is no mine/run", number=2)
+            server.service.bus.emit(events)
             tell(server, 3, session_id="mine/run")
             first, second = stream.told(2)
             assert first.json["session_id"] == "run"
@@ -263,7 +263,7 @@ def test_a_server_that_stops_lets_its_readers_go(tmp_path):
         assert "stops" in frames[-1].json["reason"]
 
 
-def test_many_readers_cost_one_look_at_the_desk(server):
+def test_many_readers_cost_one_look_at_the_store(server):
     looks = []
     events = server.service.service_store.events
     after = events.after

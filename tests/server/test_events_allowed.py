@@ -44,7 +44,7 @@ def test_what_was_missed_is_told_page_by_page_for_as_long_as_it_may_be(server, m
 
     monkeypatch.setattr(server.service.authenticator, "authenticate", authenticate)
     with following(server, "?last_event_id=0") as stream:
-        *told, end = stream.until_end()
-        assert len(told) < looks
+        *found, end = stream.until_end()
+        assert len(found) < looks
         assert end.kind == "end"
         assert "token" in end.json["reason"]

@@ -49,6 +49,8 @@ def _filled(kind: inspect.Type) -> Any:
             return [_filled(each) for each in kind.item_types]
         case inspect.DictType():
             return {_filled(kind.key_type): _filled(kind.value_type)}
+        case inspect.Metadata():
+            return _filled(kind.type)
         case inspect.StructType():
             return {field.encode_name: _filled(field.type) for field in kind.fields}
         case inspect.UnionType():
@@ -67,8 +69,8 @@ def session(shared) -> str:
     path = shared.made("halves", window=8_000)
     messages = []
     for at in range(6):
-        told = f"Please fix file{at}.py, we decided to use {HALF} redis. " + f"w{at} " * 200
-        messages += [{"role": "user", "content": told}, {"role": "assistant", "content": f"Done: a{at}.py {HALF}"}]
+        found = f"Please fix file{at}.py, we decided to use {HALF} redis. " + f"w{at} " * 200
+        messages += [{"role": "user", "content": found}, {"role": "assistant", "content": f"Done: a{at}.py {HALF}"}]
     assert shared.post(f"{path}/messages", {"messages": messages}).status == 200
     assert shared.post(f"{path}/compact", {"focus": HALF}).json["compacted"] is True
     return path

@@ -17,7 +17,7 @@ from tests.server.streams import event
 SRC = Scope("src")
 
 
-def _told(session_id: str, scope: Scope = SRC, store_path: str = ":memory:", **payload) -> dict:
+def _public_event(session_id: str, scope: Scope = SRC, store_path: str = ":memory:", **payload) -> dict:
     return json.loads(public_event(event("compaction.failed", session_id, **payload), scope, store_path))
 
 
@@ -36,38 +36,38 @@ def _told(session_id: str, scope: Scope = SRC, store_path: str = ":memory:", **p
 )
 def test_the_id_of_a_session_is_told_as_its_caller_knows_it_and_paths_are_left_alone(text, told):
     assert SRC.public_text(text, "src/auth") == told
-    assert _told("src/auth", reason=text)["payload"] == {"reason": told}
+    assert _public_event("src/auth", reason=text)["payload"] == {"reason": told}
 
 
 def test_only_the_reason_of_an_event_is_told_anew():
     payload = {"text": "src/auth is the folder", "ref": "src/auth", "model_calls": [{"model": "src/auth"}]}
-    found = _told("src/auth", **payload)
+    found = _public_event("src/auth", **payload)
     assert found["session_id"] == "auth"
     assert found["payload"] == payload
 
 
 @pytest.mark.parametrize("store_path", ["job", "compactor.db", "e"])
 def test_a_store_whose_name_is_a_word_changes_no_word_of_an_event(store_path):
-    found = _told("run", Scope(), store_path, reason="the job failed: compactor.db")
+    found = _public_event("run", Scope(), store_path, reason="the job failed: compactor.db")
     assert found["type"] == "compaction.failed"
     assert found["payload"] == {"reason": "the job failed: compactor.db"}
 
 
 @pytest.mark.parametrize("store_path", ["/var/lib/own.db", "postgresql://db.internal/own"])
 def test_where_the_store_is_stays_the_servers_business(store_path):
-    assert _told("run", Scope(), store_path, reason=f"{store_path} is full")["payload"] == {
+    assert _public_event("run", Scope(), store_path, reason=f"{store_path} is full")["payload"] == {
         "reason": "the store is full"
     }
 
 
 def test_an_event_of_no_session_keeps_its_reason():
-    assert _told("src/", reason="src/ answered 500")["payload"] == {"reason": "src/ answered 500"}
+    assert _public_event("src/", reason="src/ answered 500")["payload"] == {"reason": "src/ answered 500"}
 
 
 @given(st.text(), st.dictionaries(st.text(), st.text()))
 def test_whatever_an_event_tells_can_be_read_again(session_id, payload):
-    found = _told(
-        session_id, Scope("a"), "/x", **{"reason": "a/b", **{f"_{name}": told for name, told in payload.items()}}
+    found = _public_event(
+        session_id, Scope("a"), "/x", **{"reason": "a/b", **{f"_{name}": result for name, result in payload.items()}}
     )
     assert set(found) == {"id", "type", "session_id", "created_at", "payload"}
 
@@ -88,5 +88,5 @@ def test_an_answer_to_a_handoff_is_known_by_the_name_that_its_caller_was_given(t
         asked = server.post("/v1/sessions/run/handoff", {"phase": "research"}, **red).json["request"]["task_id"]
         assert asked == "run-research-1"
         answer = {"task_id": asked, "phase": "research", "status": "complete", "decision": "PROCEED"}
-        told = {"answer": {**answer, "context_summary": "Nothing was found."}}
-        assert server.post("/v1/sessions/run/handoff/answer", told, **red).status == 200
+        text = {"answer": {**answer, "context_summary": "Nothing was found."}}
+        assert server.post("/v1/sessions/run/handoff/answer", text, **red).status == 200

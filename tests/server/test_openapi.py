@@ -23,7 +23,12 @@ def _operation(path: str, method: str):
     return DOCUMENT["paths"][path][method].items()
 
 
-OPERATIONS = [(path, method) for path, operations in DOCUMENT["paths"].items() for method in operations]
+OPERATIONS = [
+    (path, method)
+    for path, operations in DOCUMENT["paths"].items()
+    for method, operation in operations.items()
+    if not operation.get("deprecated")
+]
 # It is answered for as long as somebody reads; `test_events.py` does.
 ENDLESS = "/v1/events"
 # What takes nothing at all cannot be asked wrongly.
@@ -111,7 +116,7 @@ def test_requests_made_from_the_document_are_answered_as_it_says(shared, describ
 
 def test_every_operation_is_described():
     operations = [operation for path in DOCUMENT["paths"].values() for operation in path.values()]
-    assert len(operations) == len(VERBS)
+    assert len(operations) == len(VERBS) + sum(bool(verb.former_path) for verb in VERBS)
     assert len({operation["operationId"] for operation in operations}) == len(operations)
     for operation in operations:
         assert re.fullmatch(r"[A-Z][^.\n]{10,}\.([^.\n]+\.)*", operation["summary"]), operation["summary"]
@@ -142,8 +147,8 @@ def test_components_keep_their_names_whatever_the_classes_are_called():
         HealthAnswer HistoryAnswer HistoryQuery Hit Items Kind Level Metrics Missing ModelCall NoQuery
         OriginalAnswer PageQuery Placed PlanAnswer PlanQuery Preserved Problem RecallAnswer RecallQuery
         ReceiveAnswer ReceiveBody RemovedAnswer ReplayAnswer ReplayBody Report RestoreAnswer RestoreBody
-        SearchAnswer SearchQuery Sections SessionAnswer SessionDetail SessionPage Span Spent SteerBody
-        SteeringAnswer Summarized Tier Totals TurnSteer UndoAnswer UsageAnswer WebhookAnswer WebhookBody WebhookMade
+        SearchAnswer SearchQuery Sections SessionAnswer SessionDetail SessionPage Span Spent Summarized
+        Tier TierBody TiersAnswer Totals TurnTier UndoAnswer UsageAnswer WebhookAnswer WebhookBody WebhookMade
         WebhooksAnswer"""
     assert sorted(DOCUMENT["components"]["schemas"]) == wanted.split()
 
@@ -222,13 +227,13 @@ def ran(tmp_path_factory):
         for _ in range(2):
             call("post", "/v1/sessions", {"id": "run-42", "window": 200_000})
         call("post", "/v1/sessions/{id}/messages", {"messages": conversation()})
-        call("post", "/v1/sessions/{id}/steering", {"turn": 5, "tier": "keep"})
+        call("post", "/v1/sessions/{id}/tiers", {"turn": 5, "tier": "keep"})
         call("get", "/v1/sessions/{id}/plan?target_tokens=9000&keep=7&drop=9")
         call("post", "/v1/sessions/{id}/cancel")
         call("post", "/v1/sessions/{id}/compact", {"target_tokens": 9_000, "focus": "the parser"})
         for look in (
             "",
-            "/steering",
+            "/tiers",
             "/context",
             "/history?limit=2",
             "/compactions",
@@ -258,8 +263,8 @@ def ran(tmp_path_factory):
         call("get", "/healthz")
         call("get", "/readyz")
         with following(server, "?last_event_id=0") as stream:
-            found["get /v1/events 200"] = told = stream.told()[0]
-            found["webhook body"] = told.json
+            found["get /v1/events 200"] = result = stream.told()[0]
+            found["webhook body"] = result.json
     return found
 
 

@@ -209,8 +209,8 @@ def test_whoever_asks_while_a_check_hangs_is_answered_and_begins_no_other(tmp_pa
         assert begun == [True]
         go_on.set()
         wait_for(lambda: is_ready(server))
-    told = [record.message for record in caplog.records if "fails to" in record.message]
-    assert len(told) == 2  # once for what is written and once for what is read, however many have asked
+    text = [record.message for record in caplog.records if "fails to" in record.message]
+    assert len(text) == 2  # once for what is written and once for what is read, however many have asked
 
 
 def test_a_result_counts_for_a_moment_so_that_nobody_can_make_a_server_write_all_the_time(server):

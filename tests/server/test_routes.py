@@ -120,11 +120,11 @@ def test_a_context_of_the_past_can_be_asked_for_with_its_own_numbers(server):
     path = server.made()
     first = server.post(f"{path}/messages", {"messages": [ASK]}).json
     last = server.post(f"{path}/messages", {"messages": [REPLY | {"content": "word " * 3_000}]}).json
-    told = [server.get(f"{path}/context?at={at}").json for at in range(3)]
-    assert [each["messages"][:1] for each in told] == [[], [ASK], [ASK]]
-    assert [each["history_messages"] for each in told] == [0, 1, 2]
-    assert [each["tokens"] for each in told] == [0, first["tokens"], last["tokens"]]
-    assert server.get(f"{path}/context").json == told[2]
+    text = [server.get(f"{path}/context?at={at}").json for at in range(3)]
+    assert [each["messages"][:1] for each in text] == [[], [ASK], [ASK]]
+    assert [each["history_messages"] for each in text] == [0, 1, 2]
+    assert [each["tokens"] for each in text] == [0, first["tokens"], last["tokens"]]
+    assert server.get(f"{path}/context").json == text[2]
     assert server.get(f"{path}/context?at=3").problem == "bad-setting"
 
 
@@ -345,11 +345,11 @@ def test_looking_writes_nothing(server, long_session):
 
 
 def test_a_session_tells_how_full_it_is_by_section(server, long_session):
-    told = server.get(long_session).json
-    assert told["usage"]["sections"]["tool_results"] > 0
-    assert told["tokens"] == told["usage"]["tokens"]
-    assert told["usage"]["budget_tokens"] < 200_000
-    assert told["totals"]["compactions"] == 0
+    found = server.get(long_session).json
+    assert found["usage"]["sections"]["tool_results"] > 0
+    assert found["tokens"] == found["usage"]["tokens"]
+    assert found["usage"]["budget_tokens"] < 200_000
+    assert found["totals"]["compactions"] == 0
 
 
 def test_sessions_are_listed_page_by_page(server):

@@ -10,7 +10,7 @@ from context_compactor.handoff.checkpoint_text import parse_checkpoint
 from context_compactor.sessions import checkpoints
 from context_compactor.store.sqlite import SqliteStore
 from tests.engine.talks import bash, talk_in
-from tests.failures.scenes import fill, listing, working
+from tests.failures.scenarios import fill, listing, working
 
 QUIET = Settings(idle_seconds=0, retry_delay_seconds=0)
 
@@ -97,10 +97,10 @@ def test_three_failures_open_the_breaker_and_the_report_says_so(session, store):
     with Session.open("run", window=9_000, store=store, settings=QUIET) as small:
         words = "Some words to grow by. " * 120
         reports = [small.append({"role": "user", "content": f"{number} {words}"}) for number in range(24)]
-    told = [report for report in reports if report]
-    assert [report.status for report in told[:3]] == ["failed"] * 3
-    assert all("compactions failed" in report.reason for report in told[3:])
-    assert len(told) > 3
+    found = [report for report in reports if report]
+    assert [report.status for report in found[:3]] == ["failed"] * 3
+    assert all("compactions failed" in report.reason for report in found[3:])
+    assert len(found) > 3
 
 
 def test_a_text_that_was_recalled_is_not_archived_as_new(store):
@@ -108,9 +108,9 @@ def test_a_text_that_was_recalled_is_not_archived_as_new(store):
         talk = talk_in("anthropic").user("Look.").step(bash("ls -R", listing(60)))
         session.append(fill(talk, 20).messages)
         session.compact(target_tokens=2_000)
-        told = len(talk.messages)
+        messages = len(talk.messages)
         talk.user("And again.").step(bash("recall tool_001", session.recall("tool_001")))
-        session.append(fill(talk, 20, 20).messages[told:])
+        session.append(fill(talk, 20, 20).messages[messages:])
         session.compact(target_tokens=2_000)
         twins = {item.ref: item.same_as for item in store.originals("run")}
         assert twins["tool_022"] == "tool_001"

@@ -15,9 +15,9 @@ from context_compactor.sessions.session import Session
 from context_compactor.store.sqlite import SqliteStore
 from context_compactor.summarize.model import Control, ModelAnswer, ModelRequest, raise_if_stopped
 from context_compactor.testing import ScriptedModel
+from tests.sessions.summarizing import FIRST, PLAIN, QUICK, Ears, Slow, opened, steps, stories
 from tests.sessions.talk import illegal
-from tests.sessions.telling import FIRST, PLAIN, QUICK, Ears, Slow, opened, steps, stories
-from tests.summarize.scenes import GOOD
+from tests.summarize.samples import GOOD
 from tests.waiting import PATIENCE
 
 TALK = [*FIRST, *steps(0, 34)]
@@ -89,7 +89,7 @@ def test_cancelling_at_any_moment_leaves_the_old_state(moment: str):
         assert "summary.applied" not in ears.types
         assert len(model.requests) == {"before the call": 0, "in mid-stream": 1}.get(moment, len(model.requests))
         model.moment = ""
-        assert session.compact().told_by == "scripted"
+        assert session.compact().summarized_by == "scripted"
         assert stories(session)
 
 
@@ -97,7 +97,7 @@ def test_a_cancel_when_nothing_is_under_way_cancels_nothing():
     with opened(ScriptedModel([GOOD])) as session:
         session.append(TALK)
         assert session.cancel() is False
-        assert session.compact().told_by == "scripted"
+        assert session.compact().summarized_by == "scripted"
 
 
 def test_another_thread_may_cancel():
@@ -138,7 +138,7 @@ def test_a_cancelled_call_is_no_failure_of_the_model():
             with pytest.raises(ModelStopped):
                 session.compact()
         model.moment = ""
-        assert session.compact().told_by == "scripted"
+        assert session.compact().summarized_by == "scripted"
 
 
 def test_an_interrupt_by_the_user_leaves_the_old_state():
@@ -170,7 +170,7 @@ def test_a_cancelled_task_ends_the_call_and_the_session_goes_on():
             assert await session.compactions() == []
             assert session.cancel() is False
             model.go.set()
-            assert (await session.compact()).told_by == "scripted"
+            assert (await session.compact()).summarized_by == "scripted"
             assert illegal(await session.context()) == []
 
     asyncio.run(live())

@@ -16,8 +16,8 @@ from context_compactor.sessions.session import Session
 from context_compactor.sessions.state import WorkClaim
 from context_compactor.summarize.model import Control, ModelAnswer, ModelRequest
 from context_compactor.testing import ScriptedModel
-from tests.sessions.telling import FIRST, PLAIN, QUICK, Slow, opened, steps
-from tests.sessions.test_ahead import begun, state_of
+from tests.sessions.summarizing import FIRST, PLAIN, QUICK, Slow, opened, steps
+from tests.sessions.test_presummarize import begun, state_of
 from tests.waiting import PATIENCE, wait_for
 
 
@@ -85,7 +85,7 @@ def test_a_session_takes_the_model_that_tells_its_stories():
     model = ScriptedModel([PLAIN])
     with opened(model, summarizer_input_tokens=50_000) as session:
         session.append([*FIRST, *steps(0, 34)])
-        assert session.compact(level="soft").told_by == model.name
+        assert session.compact(level="soft").summarized_by == model.name
     with pytest.raises(BadSetting, match="is not a model name"):
         Session.open("run", store="memory:", summarizer="no-such-form")
     assert summarizer_for(QUICK) is None

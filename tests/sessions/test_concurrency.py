@@ -321,16 +321,16 @@ def test_messages_that_come_while_tokens_are_counted_stay_behind_the_compaction(
 def test_of_two_compactions_at_once_one_wins_and_the_other_says_so(both):
     store, mine, other = both
     steps = transactions(both, Session.compact)
-    told = []
-    mine.bus.subscribe(lambda event: told.append((event.type, event.payload.get("reason", ""))))
+    events = []
+    mine.bus.subscribe(lambda event: events.append((event.type, event.payload.get("reason", ""))))
     won = []
     store.at[store.begun + steps] = lambda: won.append(other.compact(target_tokens=600))
     lost = mine.compact()
     assert won[0].changed
     assert lost.status == "unchanged"
     assert "another process has compacted" in lost.reason
-    assert ("compaction.refused", lost.reason) in told
-    assert [kind for kind, _ in told if kind in ("summary.applied", "session.compacted")] == []
+    assert ("compaction.refused", lost.reason) in events
+    assert [kind for kind, _ in events if kind in ("summary.applied", "session.compacted")] == []
     assert mine.context() == other.context()
     assert [report.compaction_id for report in mine.compactions()][-1] == won[0].compaction_id
     for ref in references(mine.context()):

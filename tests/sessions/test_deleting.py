@@ -22,9 +22,9 @@ from context_compactor.store.sqlite import SqliteStore
 from context_compactor.summarize.model import Control, ModelAnswer, ModelRequest
 from context_compactor.testing import ScriptedModel
 from tests.postgres import STORES
-from tests.sessions import telling
+from tests.sessions import summarizing
+from tests.sessions.summarizing import PLAIN
 from tests.sessions.talk import messages, opened
-from tests.sessions.telling import PLAIN
 
 READABLE = Path(".tmp", "context-archive")
 
@@ -90,7 +90,7 @@ CHANGES: dict[str, Callable[[Session], Any]] = {
     "append": lambda session: session.append(messages(60, 62)),
     "compact": lambda session: session.compact(),
     "undo": lambda session: session.undo(),
-    "steer": lambda session: session.set_tier(1, "keep"),
+    "set_tier": lambda session: session.set_tier(1, "keep"),
     "unsteer": lambda session: session.clear_tier(),
     "restore": lambda session: session.restore("turn_001"),
     "checkpoint": lambda session: session.checkpoint(),
@@ -158,9 +158,9 @@ def test_a_compaction_of_a_session_that_is_deleted_meanwhile_writes_nothing_and_
         delete_session("run", store=url)
         held[0].bus.subscribe(lambda event: heard.append(event.type))
 
-    with closing(connect(url)) as store, telling.opened(Deleting(delete), store) as session:
+    with closing(connect(url)) as store, summarizing.opened(Deleting(delete), store) as session:
         held.append(session)
-        session.append([*telling.FIRST, *telling.steps(0, 34)])
+        session.append([*summarizing.FIRST, *summarizing.steps(0, 34)])
         with pytest.raises(DeletedSession, match="was deleted while it was open"):
             session.compact()
     with closing(connect(url)) as store:
@@ -173,9 +173,9 @@ def test_a_compaction_under_way_here_is_ended_by_deleting_the_session(tmp_path: 
     held: list[Session] = []
     model = Deleting(lambda: held[0].clone().delete())
     with closing(SqliteStore(str(tmp_path / "sessions.db"))) as store:
-        with telling.opened(model, store) as session:
+        with summarizing.opened(model, store) as session:
             held.append(session)
-            session.append([*telling.FIRST, *telling.steps(0, 34)])
+            session.append([*summarizing.FIRST, *summarizing.steps(0, 34)])
             with pytest.raises(Exception, match=r"cancelled|deleted"):
                 session.compact()
         assert store.sessions() == []

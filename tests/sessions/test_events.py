@@ -77,10 +77,10 @@ def test_every_path_tells_the_same_of_a_compaction(store: SqliteStore, kept: Kep
     with opened(store, bus=kept.bus, automatic=trigger == "threshold") as session:
         PATHS[trigger](session)
         (report,) = session.compactions()
-    told = [event for event in kept.events if event.type in COMPACTED]
-    assert [event.type for event in told] == COMPACTED
+    events = [event for event in kept.events if event.type in COMPACTED]
+    assert [event.type for event in events] == COMPACTED
     assert kept.types.index("summary.applied") == len(kept.types) - 2
-    for event in told:
+    for event in events:
         assert event.session_id == "run"
         assert event.payload == {
             "compaction_id": report.compaction_id,
@@ -238,10 +238,10 @@ def test_the_log_of_a_project_has_each_compaction_once_however_often_the_session
             session.append(messages(number * 28, number * 28 + 28))
             assert session.compact().changed
     lines = (tmp_path / ".compactor" / "logs" / "compaction.json").read_text().splitlines()
-    told = [line for line in map(json.loads, lines) if line["event"] == "compaction"]
-    assert len(told) == 3
-    assert len({line["payload"]["compaction_id"] for line in told}) == 3
-    assert all(line["session_id"] == "run" and line["reason"] == "manual" for line in told)
+    events = [line for line in map(json.loads, lines) if line["event"] == "compaction"]
+    assert len(events) == 3
+    assert len({line["payload"]["compaction_id"] for line in events}) == 3
+    assert all(line["session_id"] == "run" and line["reason"] == "manual" for line in events)
 
 
 # An archive that fails
@@ -258,7 +258,7 @@ class Unwilling(SqliteStore):
         super().archive(session_id, items, now)
         if self.times > 0:
             self.times -= 1
-            raise StoreError("the shelf is full")
+            raise StoreError("the disk is full")
         return []
 
 
@@ -269,18 +269,18 @@ def test_an_archive_that_fails_is_tried_again_and_told(kept: Kept):
         assert session.compact().status == "success"
         assert kept.types == ["job.retried", "job.retried", *COMPACTED]
         assert [event.payload["attempt"] for event in kept.events[:2]] == [1, 2]
-        assert "the shelf is full" in kept.events[0].payload["reason"]
+        assert "the disk is full" in kept.events[0].payload["reason"]
 
 
 def test_an_archive_that_keeps_failing_leaves_the_old_context(kept: Kept):
     with closing(Unwilling(99)) as store, opened(store, bus=kept.bus, retry_delay_seconds=0) as session:
         reports = [session.append(message(number)) for number in range(40)]
         failed = next(report for report in reports if report is not None)
-        assert (failed.status, failed.reason) == ("failed", "the shelf is full")
+        assert (failed.status, failed.reason) == ("failed", "the disk is full")
         assert session.context() == session.history() == messages(0, 40)
         assert store.originals("run") == []
         assert kept.types[:4] == ["threshold.crossed", "job.retried", "job.retried", "compaction.failed"]
-        with pytest.raises(CompactorError, match="the shelf is full"):
+        with pytest.raises(CompactorError, match="the disk is full"):
             session.compact()
         assert session.context() == messages(0, 40)
         store.times = 0

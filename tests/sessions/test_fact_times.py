@@ -14,7 +14,7 @@ from context_compactor.dialects.transcripts.reader import read_transcript
 from context_compactor.dialects.transcripts.transcript import utc_time
 from context_compactor.sessions.facts import stored_facts
 from tests.engine.talks import DIALECT_NAMES, Talk, bash, read, talk_in
-from tests.failures.scenes import fill
+from tests.failures.scenarios import fill
 from tests.sessions.talk import opened
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "transcripts"
@@ -46,9 +46,9 @@ def test_a_fact_tells_when_it_was_first_and_last_seen(dialect, tmp_path):
     clock, talk = Hours(), failing(dialect)
     with opened(tmp_path, clock=clock, dialect=dialect, automatic=False) as session:
         session.append(talk.messages)
-        clock.passed, told = 5, len(talk.messages)
+        clock.passed, found = 5, len(talk.messages)
         session.append(
-            talk.step(bash("make deploy", "error: port 5432 is taken\nexit code 2", failed=True)).messages[told:]
+            talk.step(bash("make deploy", "error: port 5432 is taken\nexit code 2", failed=True)).messages[found:]
         )
         (failure,) = session.facts("failure")
         assert (failure.first_seen, failure.last_seen) == (hour(0), hour(5))
@@ -59,8 +59,8 @@ def test_the_times_outlive_a_compaction(dialect, tmp_path):
     clock, talk = Hours(), failing(dialect)
     with opened(tmp_path, clock=clock, dialect=dialect, automatic=False) as session:
         session.append(talk.messages)
-        clock.passed, told = 3, len(talk.messages)
-        session.append(fill(talk, 20).messages[told:])
+        clock.passed, found = 3, len(talk.messages)
+        session.append(fill(talk, 20).messages[found:])
         clock.passed = 9
         assert session.compact(target_tokens=2_000).changed
         (rule,) = session.facts("constraint")

@@ -11,7 +11,7 @@ from context_compactor.handoff.checkpoint_text import parse_checkpoint
 from context_compactor.handoff.context_summary import count_tokens
 from tests.engine import promises
 from tests.engine.talks import bash, talk_in
-from tests.failures.scenes import fill, seen, working
+from tests.failures.scenarios import fill, seen, working
 
 QUIET = Settings(idle_seconds=0)
 
@@ -48,8 +48,8 @@ def test_a_checkpoint_tells_what_happened(project):
     with opened(project) as session:
         session.append(talk_in("anthropic").user("Add refresh tokens.").step(text="The tokens rotate now.").messages)
         session.checkpoint()
-    told = parse_checkpoint(checkpoint_file(project).read_text()).told
-    assert told == ('Task: "Add refresh tokens."', "The tokens rotate now.")
+    text = parse_checkpoint(checkpoint_file(project).read_text()).told
+    assert text == ('Task: "Add refresh tokens."', "The tokens rotate now.")
 
 
 def test_resume_says_ready_and_what_to_begin_with(project):
@@ -226,12 +226,12 @@ def test_what_a_phase_reported_is_part_of_what_the_next_one_is_given(project):
         session.receive(RESEARCHED)
     with opened(project) as session:
         request = session.handoff("write", task="Write it.")
-        told = request.context_summary
-        assert RESEARCHED["context_summary"] in told
-        assert "The profiler is missing on staging." in told
-        assert told.startswith("# Handoff: write")
-        assert "line after line" not in told
-        assert count_tokens(told) <= 500
+        text = request.context_summary
+        assert RESEARCHED["context_summary"] in text
+        assert "The profiler is missing on staging." in text
+        assert text.startswith("# Handoff: write")
+        assert "line after line" not in text
+        assert count_tokens(text) <= 500
         assert "notes/cache.md" in request.files
         assert request.references[0].startswith("agent_")
         assert "line after line" in session.recall(request.references[0])
@@ -246,11 +246,11 @@ def test_long_reports_of_every_phase_leave_room_for_the_conversation_and_stay_wi
             session.handoff(phase, task_id=phase)
             found = f"The {phase} phase extends warm_up() in src/{phase}.py. " * 60
             session.receive({**RESEARCHED, "task_id": phase, "phase": phase, "context_summary": found})
-        told = session.handoff("validate").context_summary
-        assert count_tokens(told) <= 500
-        assert count_tokens(told[: told.index("\n# research\n")]) > 150
+        text = session.handoff("validate").context_summary
+        assert count_tokens(text) <= 500
+        assert count_tokens(text[: text.index("\n# research\n")]) > 150
         for phase in ("research", "write", "parallel"):
-            assert f"src/{phase}.py" in told
+            assert f"src/{phase}.py" in text
 
 
 def test_tool_calls_of_a_session_are_counted_across_compactions(project):

@@ -92,7 +92,7 @@ class Clock:
         self.time += timedelta(seconds=seconds)
 
 
-class Scene:
+class BreakableSession:
     """A session whose counter breaks down during compactions for as long as it is told to."""
 
     def __init__(self, store: SqliteStore) -> None:
@@ -100,7 +100,7 @@ class Scene:
         self.clock = Clock()
         self.is_broken = False
         self._is_compacting = False
-        self.told: list[tuple[str, str]] = []
+        self.events: list[tuple[str, str]] = []
         self.session = self.open()
 
     def open(self) -> Session:
@@ -109,7 +109,7 @@ class Scene:
         return opened(self.store, bus=bus, clock=self.clock, count_tokens=self._count)
 
     def _hear(self, event: Event) -> None:
-        self.told.append((event.type, str(event.payload.get("reason", ""))))
+        self.events.append((event.type, str(event.payload.get("reason", ""))))
         self._is_compacting = event.type == "threshold.crossed"
 
     def _count(self, text: str) -> int:
@@ -119,7 +119,7 @@ class Scene:
 
     def fill(self) -> None:
         """Append until a level is reached for the first time."""
-        while not self.told:
+        while not self.events:
             self.say()
 
     def say(self, length: int = 200) -> str:
@@ -136,134 +136,134 @@ class Scene:
         return "" if report is None else report.status
 
     def types(self) -> list[str]:
-        return [kind for kind, _ in self.told]
+        return [kind for kind, _ in self.events]
 
 
 @pytest.fixture
-def scene() -> Iterator[Scene]:
+def guarded() -> Iterator[BreakableSession]:
     with closing(SqliteStore()) as store:
-        made = Scene(store)
+        made = BreakableSession(store)
         yield made
         made.session.close()
 
 
-def test_a_failed_compaction_stops_nobody_and_leaves_the_context(scene: Scene):
-    scene.is_broken = True
-    scene.fill()
-    assert scene.types() == ["threshold.crossed", "compaction.failed"]
-    assert "no counter today" in scene.told[-1][1]
-    assert scene.session.compactions() == []
-    assert scene.session.context() == scene.session.history()
-    assert scene.session.append({"role": "user", "content": "go on"}) is None
+def test_a_failed_compaction_stops_nobody_and_leaves_the_context(guarded: BreakableSession):
+    guarded.is_broken = True
+    guarded.fill()
+    assert guarded.types() == ["threshold.crossed", "compaction.failed"]
+    assert "no counter today" in guarded.events[-1][1]
+    assert guarded.session.compactions() == []
+    assert guarded.session.context() == guarded.session.history()
+    assert guarded.session.append({"role": "user", "content": "go on"}) is None
 
 
-def test_an_append_whose_compaction_fails_answers_with_a_report_that_says_why(scene: Scene):
-    scene.is_broken = True
+def test_an_append_whose_compaction_fails_answers_with_a_report_that_says_why(guarded: BreakableSession):
+    guarded.is_broken = True
     status = ""
     while not status:
-        status = scene.say()
+        status = guarded.say()
     assert status == "failed"
-    assert len(scene.session.history()) == scene.store.session("run").messages
+    assert len(guarded.session.history()) == guarded.store.session("run").messages
 
 
-def test_after_three_failures_a_session_rests_and_then_tries_again(scene: Scene):
-    scene.is_broken = True
-    scene.fill()
+def test_after_three_failures_a_session_rests_and_then_tries_again(guarded: BreakableSession):
+    guarded.is_broken = True
+    guarded.fill()
     for _ in range(2):
-        scene.clock.move(61)
-        assert scene.say(10) == "failed"
-    scene.clock.move(61)
-    assert scene.say(10) == "unchanged"
-    assert scene.told[-1][0] == "compaction.refused"
-    assert "the last 3 compactions failed" in scene.told[-1][1]
-    assert scene.types().count("compaction.failed") == 3
-    scene.is_broken = False
-    scene.clock.move(301)
-    assert scene.say(10) == "success"
-    assert scene.types()[-2:] == ["summary.applied", "session.compacted"]
+        guarded.clock.move(61)
+        assert guarded.say(10) == "failed"
+    guarded.clock.move(61)
+    assert guarded.say(10) == "unchanged"
+    assert guarded.events[-1][0] == "compaction.refused"
+    assert "the last 3 compactions failed" in guarded.events[-1][1]
+    assert guarded.types().count("compaction.failed") == 3
+    guarded.is_broken = False
+    guarded.clock.move(301)
+    assert guarded.say(10) == "success"
+    assert guarded.types()[-2:] == ["summary.applied", "session.compacted"]
 
 
-def test_the_same_input_is_not_tried_again_after_reopening_until_the_wait_is_over(scene: Scene):
-    scene.is_broken = True
-    scene.fill()
-    scene.session.close()
-    scene.told.clear()
-    scene.clock.move(10)
-    scene.session = scene.open()
-    scene.session.context()
-    assert scene.types() == ["threshold.crossed", "compaction.refused"]
-    assert "the same context could not be compacted 10 s ago" in scene.told[-1][1]
-    scene.session.close()
-    scene.told.clear()
-    scene.is_broken = False
-    scene.clock.move(51)
-    scene.session = scene.open()
-    scene.session.context()
-    assert scene.types() == ["threshold.crossed", "summary.applied", "session.compacted"]
+def test_the_same_input_is_not_tried_again_after_reopening_until_the_wait_is_over(guarded: BreakableSession):
+    guarded.is_broken = True
+    guarded.fill()
+    guarded.session.close()
+    guarded.events.clear()
+    guarded.clock.move(10)
+    guarded.session = guarded.open()
+    guarded.session.context()
+    assert guarded.types() == ["threshold.crossed", "compaction.refused"]
+    assert "the same context could not be compacted 10 s ago" in guarded.events[-1][1]
+    guarded.session.close()
+    guarded.events.clear()
+    guarded.is_broken = False
+    guarded.clock.move(51)
+    guarded.session = guarded.open()
+    guarded.session.context()
+    assert guarded.types() == ["threshold.crossed", "summary.applied", "session.compacted"]
 
 
-def test_what_a_user_asks_for_is_tried_whatever_the_guard_says(scene: Scene):
-    scene.is_broken = True
-    scene.fill()
+def test_what_a_user_asks_for_is_tried_whatever_the_guard_says(guarded: BreakableSession):
+    guarded.is_broken = True
+    guarded.fill()
     for _ in range(2):
-        scene.clock.move(61)
-        scene.say(10)
-    scene.is_broken = False
-    assert scene.session.compact().changed
+        guarded.clock.move(61)
+        guarded.say(10)
+    guarded.is_broken = False
+    assert guarded.session.compact().changed
 
 
-def test_a_success_by_hand_ends_the_rest(scene: Scene):
-    scene.is_broken = True
-    scene.fill()
+def test_a_success_by_hand_ends_the_rest(guarded: BreakableSession):
+    guarded.is_broken = True
+    guarded.fill()
     for _ in range(2):
-        scene.clock.move(61)
-        scene.say(10)
-    scene.is_broken = False
-    scene.session.compact()
-    scene.told.clear()
-    while not scene.told:
-        scene.say()
-    assert scene.types() == ["threshold.crossed", "summary.applied", "session.compacted"]
+        guarded.clock.move(61)
+        guarded.say(10)
+    guarded.is_broken = False
+    guarded.session.compact()
+    guarded.events.clear()
+    while not guarded.events:
+        guarded.say()
+    assert guarded.types() == ["threshold.crossed", "summary.applied", "session.compacted"]
 
 
-def test_compactions_that_come_too_close_together_are_refused_and_said(scene: Scene):
+def test_compactions_that_come_too_close_together_are_refused_and_said(guarded: BreakableSession):
     statuses: list[str] = []
     for number in range(5):
-        usage = scene.session.usage()
+        usage = guarded.session.usage()
         room = 4 * (int(0.84 * usage.budget_tokens) - usage.tokens)
-        report = scene.session.append(
+        report = guarded.session.append(
             {"role": "assistant", "content": f"Part {number}: " + "so it is. " * (room // 10)}
         )
         statuses.append(report.status if report else "")
     assert statuses[:4] == ["success", "success", "success", "unchanged"]
-    assert ("compaction.refused", "3 compactions came within 3 messages: it does not help") in scene.told
-    assert len(scene.session.history()) == 5
+    assert ("compaction.refused", "3 compactions came within 3 messages: it does not help") in guarded.events
+    assert len(guarded.session.history()) == 5
 
 
-def test_a_context_that_is_about_to_burst_is_compacted_however_often(scene: Scene):
-    statuses = [scene.say(length=9_000) for _ in range(8)]
+def test_a_context_that_is_about_to_burst_is_compacted_however_often(guarded: BreakableSession):
+    statuses = [guarded.say(length=9_000) for _ in range(8)]
     assert statuses[1:] == ["success"] * 7
 
 
-def test_after_a_clock_that_went_backwards_a_failed_compaction_is_tried_again(scene: Scene):
-    scene.is_broken = True
-    scene.fill()
-    scene.is_broken = False
-    scene.clock.move(-86_400)
-    tried = [scene.say(10) for _ in range(3)]
+def test_after_a_clock_that_went_backwards_a_failed_compaction_is_tried_again(guarded: BreakableSession):
+    guarded.is_broken = True
+    guarded.fill()
+    guarded.is_broken = False
+    guarded.clock.move(-86_400)
+    tried = [guarded.say(10) for _ in range(3)]
     assert "success" in tried
 
 
-def test_a_clock_that_goes_backwards_disturbs_neither_the_order_nor_the_context(scene: Scene):
+def test_a_clock_that_goes_backwards_disturbs_neither_the_order_nor_the_context(guarded: BreakableSession):
     for number in range(40):
-        scene.session.append(message(number))
-        scene.clock.move(-3_600)
-    scene.session.compact()
-    scene.clock.move(-3_600)
-    assert scene.session.history() == messages(0, 40)
-    assert scene.session.undo() is not None
-    scene.clock.move(-86_400 * 400)
-    assert scene.session.redo() is not None
-    with closing(scene.open()) as again:
-        assert again.context() == scene.session.context()
-    assert list(scene.store.verify()) == []
+        guarded.session.append(message(number))
+        guarded.clock.move(-3_600)
+    guarded.session.compact()
+    guarded.clock.move(-3_600)
+    assert guarded.session.history() == messages(0, 40)
+    assert guarded.session.undo() is not None
+    guarded.clock.move(-86_400 * 400)
+    assert guarded.session.redo() is not None
+    with closing(guarded.open()) as again:
+        assert again.context() == guarded.session.context()
+    assert list(guarded.store.verify()) == []

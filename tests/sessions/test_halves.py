@@ -22,17 +22,17 @@ def _said(count: int) -> list[dict]:
 
 
 def test_record_writes_and_answer_does_what_follows(session):
-    told = []
-    session.bus.subscribe(told.append)
+    events = []
+    session.bus.subscribe(events.append)
     with Session.open("small", store=session._core.store, window=40_000, settings=CALM, bus=session.bus) as small:
         watched = small.record(conversation())
         assert small.history() == conversation()
-        assert told == []
+        assert events == []
         assert not watched.is_quiet
         report = small.answer(watched)
         assert report is not None
         assert report.changed
-        assert told != []
+        assert events != []
 
 
 def test_a_look_after_an_append_says_how_full_the_context_is(session):

@@ -14,7 +14,7 @@ from context_compactor.facts.utterances import user_utterances
 from context_compactor.store.rows import FactRow
 from tests.engine import promises
 from tests.engine.talks import DIALECT_NAMES, bash, talk_in
-from tests.failures.scenes import fill, seen, working
+from tests.failures.scenarios import fill, seen, working
 from tests.waiting import wait_for
 
 QUIET = Settings(idle_seconds=0)

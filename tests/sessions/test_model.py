@@ -14,9 +14,9 @@ from context_compactor.sessions.state import read_profile
 from tests.engine.test_model import working_day
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Provider, Reply, failure
+from tests.sessions.summarizing import stories
 from tests.sessions.talk import CALM
-from tests.sessions.telling import stories
-from tests.summarize.scenes import GOOD
+from tests.summarize.samples import GOOD
 
 DAY, TARGET = working_day(30), 6_000
 
@@ -54,7 +54,7 @@ def test_a_compaction_that_was_asked_for_is_told_by_the_model_of_the_settings(pr
     with opened(calm(provider)) as session:
         session.append(DAY)
         report = session.compact(target_tokens=TARGET)
-        assert report.told_by.endswith("#some-model")
+        assert report.summarized_by.endswith("#some-model")
         assert "blocked: the staging secret is missing (turn_005)" in stories(session)
         assert session.compactions()[0].model_calls == report.model_calls
 
@@ -65,7 +65,7 @@ def test_a_compaction_by_itself_is_told_by_it_too(provider, window, level):
     with opened(calm(provider), window=window) as session:
         report = session.append(DAY)
         assert report.level == level
-        assert report.told_by
+        assert report.summarized_by
 
 
 def test_an_emergency_does_not_wait_for_it(provider):
@@ -96,7 +96,7 @@ def test_a_server_that_fails_costs_no_compaction(provider):
         report = session.append(DAY)
         assert report.status == "success"
         assert report.model_calls
-        assert not report.told_by
+        assert not report.summarized_by
 
 
 def test_a_dry_run_asks_no_model(provider):

@@ -267,12 +267,12 @@ def test_an_index_that_cannot_be_written_now_is_no_failure_of_the_append_or_of_q
             return super().index(*given)
 
     with closing(Full(str(tmp_path / "sessions.db"))) as store, opened(store, "large", window=1_000_000) as session:
-        told: list[Any] = []
-        session.bus.subscribe(told.append)
+        events: list[Any] = []
+        session.bus.subscribe(events.append)
         store.is_full = True
         session.append(result())
         session.prepare()
-        assert [event.payload["what"] for event in told if event.type == "job.dropped"] == ["index of the archive"]
+        assert [event.payload["what"] for event in events if event.type == "job.dropped"] == ["index of the archive"]
         store.is_full = False
         assert found(session, f"{LAST}_1") == ["tool_001"]
 

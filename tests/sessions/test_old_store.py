@@ -27,7 +27,10 @@ from tests.sessions.talk import count
 STORES = Path(__file__).parent.parent / "fixtures" / "stores"
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 ID = "team-a/frozen"
-EXPECTED: dict[str, Any] = json.loads(gzip.decompress((STORES / "before_rebuild.json.gz").read_bytes()))
+# With `told_by` under its present name.
+EXPECTED: dict[str, Any] = json.loads(
+    gzip.decompress((STORES / "before_rebuild.json.gz").read_bytes()).replace(b'"told_by"', b'"summarized_by"')
+)
 SUMMARY = """## Where things stand
 - doing: the agent looks around with `ls`, one folder after the other, 24 areas each
 ## Findings and decisions
@@ -110,7 +113,7 @@ def test_the_undo_is_redone_and_the_prepared_summary_is_used_as_before(session: 
     made = session.compact(level="soft")
     archived = [each.id for each in made.archived]
     figures = [made.status, made.level, made.tokens_before, made.tokens_after, made.messages_removed]
-    assert [*figures, archived, made.told_by] == EXPECTED["compacted"]
+    assert [*figures, archived, made.summarized_by] == EXPECTED["compacted"]
     assert session.context() == EXPECTED["context after compaction"]
     assert plain(session.restore("file_001")) == EXPECTED["restored"]
     assert session.context() == EXPECTED["context after restore"]

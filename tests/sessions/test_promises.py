@@ -12,7 +12,7 @@ from context_compactor.sessions.state import read_session_state
 from context_compactor.store.sqlite import SqliteStore
 from tests.engine import promises
 from tests.engine.talks import bash, read, talk_in
-from tests.failures.scenes import code, fill, listing, working
+from tests.failures.scenarios import code, fill, listing, working
 
 ASKED = Settings(idle_seconds=0, automatic=False)
 QUIET = Settings(idle_seconds=0)

@@ -152,10 +152,10 @@ def test_a_message_that_is_none_is_refused_and_leaves_everything_as_it_was(diale
 def test_odd_texts_come_back_as_they_were(dialect: str, text: str):
     message = DIALECTS[dialect].user_text(text).raw if text.strip() else plain("user", text, dialect)
     with closing(SqliteStore()) as store, opened(store, dialect=dialect) as session:
-        told = [message, plain("assistant", f"said: {text}", dialect)] * 3
-        session.append(told)
+        words = [message, plain("assistant", f"said: {text}", dialect)] * 3
+        session.append(words)
         session.compact(level="emergency")
-        assert session.history() == told
+        assert session.history() == words
         assert illegal(session.context(), dialect) == []
         for original in store.originals("run"):
             session.recall(original.ref)

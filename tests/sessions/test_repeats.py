@@ -49,10 +49,10 @@ def test_a_user_message_that_is_appended_again_without_an_answer_between_is_one(
 
 def test_what_was_said_again_after_an_answer_was_said_twice(store):
     session = opened(store)
-    told = [GO, DONE] * 3
-    for each in told:
+    found = [GO, DONE] * 3
+    for each in found:
         session.append(each)
-    assert session.context() == told
+    assert session.context() == found
 
 
 def test_another_process_that_appends_the_same_message_again_is_told_so_too(store):
@@ -107,20 +107,20 @@ def test_the_context_of_every_moment_is_as_it_was_sent(store):
 def test_the_result_of_a_call_that_comes_twice_is_one(store, dialect):
     build = BUILDERS[dialect]
     session = opened(store)
-    told = [plain("user", "go", dialect), *build.calls("a")]
-    session.append(told)
+    found = [plain("user", "go", dialect), *build.calls("a")]
+    session.append(found)
     for _ in range(3):
         session.append(build.results(("a", "1")))
-    assert session.context() == [*told, *build.results(("a", "1"))]
+    assert session.context() == [*found, *build.results(("a", "1"))]
 
 
 def test_a_reply_with_the_providers_id_is_one_wherever_it_comes_again():
     reply = {"role": "assistant", "content": "d", "id": "msg_1"}
-    told = [GO, reply, GO]
-    result = compact([*told, {**reply}, GO])
-    assert result.messages == [*told, GO]
+    found = [GO, reply, GO]
+    result = compact([*found, {**reply}, GO])
+    assert result.messages == [*found, GO]
     other = {**reply, "content": "e"}
-    assert compact([*told, other]).messages == [*told, other]
+    assert compact([*found, other]).messages == [*found, other]
 
 
 @pytest.mark.parametrize("name", ["openai-chat", "anthropic"])
@@ -141,13 +141,13 @@ def test_equal_messages_of_the_user_in_a_row_are_left_as_they_are_in_a_list():
 def test_the_history_is_what_was_appended_and_the_context_has_each_run_once(data):
     said = data.draw(st.lists(st.tuples(st.sampled_from([GO, DONE, message(0)]), st.integers(1, 3)), max_size=8))
     runs = [(each, sum(count for _, count in run)) for each, run in _runs(said)]
-    told = [each for each, count in runs for _ in range(count)]
-    cuts = data.draw(st.lists(st.integers(0, len(told)), max_size=3).map(sorted))
+    found = [each for each, count in runs for _ in range(count)]
+    cuts = data.draw(st.lists(st.integers(0, len(found)), max_size=3).map(sorted))
     with closing(SqliteStore()) as store:
         session = opened(store, window=100_000)
-        for start, end in zip([0, *cuts], [*cuts, len(told)], strict=True):
-            session.append(told[start:end])
-        assert session.history() == told
+        for start, end in zip([0, *cuts], [*cuts, len(found)], strict=True):
+            session.append(found[start:end])
+        assert session.history() == found
         shown = [each for each in session.context() if not is_repair_text(each["content"])]
         assert shown == [each for each, _ in runs]
         assert session.verify() == []

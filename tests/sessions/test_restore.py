@@ -9,7 +9,7 @@ from context_compactor.dialects.detection import DIALECTS
 from context_compactor.dialects.legality import find_violations
 from tests.engine import promises
 from tests.engine.talks import DIALECT_NAMES, bash, read, talk_in
-from tests.failures.scenes import code, fill, listing, seen
+from tests.failures.scenarios import code, fill, listing, seen
 
 ASKED = Settings(idle_seconds=0, automatic=False)
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)

@@ -341,17 +341,17 @@ def test_an_original_is_byte_equal_through_ten_compactions(store: SqlStore):
 
 def test_a_session_is_not_opened_in_a_dialect_that_its_messages_are_not(tmp_path):
     store = f"sqlite:///{tmp_path}/sessions.db"
-    told = [{"role": "user", "content": "Hello"}, {"role": "tool", "tool_call_id": "c1", "content": "done"}]
+    found = [{"role": "user", "content": "Hello"}, {"role": "tool", "tool_call_id": "c1", "content": "done"}]
     with Session.open("run", store=store, dialect="openai-chat") as session:
-        session.append(told[0])
+        session.append(found[0])
     with Session.open("run", store=store, dialect="openai-responses") as session:  # plain words are any dialect's
-        assert session.context() == told[:1]
+        assert session.context() == found[:1]
     with Session.open("run", store=store, dialect="openai-chat") as session:
-        session.append(told[1])
+        session.append(found[1])
     with pytest.raises(BadSetting, match="the messages of 'run' are openai-chat, not anthropic"):
         Session.open("run", store=store, dialect="anthropic")
     with Session.open("run", store=store) as session:
-        assert session.history() == told
+        assert session.history() == found
 
 
 USES_TOOL = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "read", "input": {}}]}

@@ -12,7 +12,7 @@ from context_compactor.summarize.model import ModelAnswer
 from context_compactor.testing import ScriptedModel
 from context_compactor.tokens.prices import ModelUsage
 from tests.engine.test_model import SHORT
-from tests.summarize.scenes import GOOD
+from tests.summarize.samples import GOOD
 
 PRICES = {"scripted": ModelEntry(input=10.0, output=10.0)}
 ANSWER = ModelAnswer(text=GOOD, stop="complete", usage=ModelUsage(input=1_000, output=1_000))  # 2 cents
@@ -38,7 +38,7 @@ def spent(session) -> Spending:
 def test_what_was_spent_is_kept_with_the_session(tmp_path):
     with opened(tmp_path) as session:
         session.append(SHORT)
-        assert session.compact(level="aggressive").told_by == "scripted"
+        assert session.compact(level="aggressive").summarized_by == "scripted"
         assert spent(session) == Spending(pytest.approx(0.02), 1)
     with opened(tmp_path) as again:
         assert spent(again).attempts == 1
@@ -53,7 +53,7 @@ def test_the_limits_of_a_session_outlive_the_process(tmp_path):
             again.undo()
             report = again.compact(level="aggressive")
             assert report.status == "success"
-            assert report.told_by == ""
+            assert report.summarized_by == ""
             assert name in report.reason
             assert [(call.outcome, call.attempts, call.cost) for call in report.model_calls] == [("limit", 0, 0.0)]
             assert spent(again).attempts == 1
@@ -73,7 +73,7 @@ def test_what_came_to_nothing_was_spent_all_the_same(tmp_path):
     with opened(tmp_path, refused) as session:
         session.append(SHORT)
         report = session.compact(level="aggressive")
-        assert report.told_by == ""
+        assert report.summarized_by == ""
         assert spent(session).attempts == len(report.model_calls) > 1
         assert spent(session).dollars == pytest.approx(report.spent_on_models)
 

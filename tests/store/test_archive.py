@@ -100,7 +100,7 @@ def test_originals_are_listed_in_order_and_by_kind_time_and_place(store: Store):
 
 
 @pytest.fixture
-def shelved(store: Store) -> Store:
+def searchable(store: Store) -> Store:
     """A store with some words to look for, far from each other, and with other words in another session."""
     texts = {5: "token expiry", 20: "token refresh", 30: "invoice"}
     terms = {f"tool_{at:03}": texts.get(at, f"filler{at} more") for at in range(40)}
@@ -117,26 +117,26 @@ def around(*places: int) -> list[str]:
     return [f"tool_{at:03}" for place in places for at in range(max(place - 3, 0), place + 4)]
 
 
-def test_all_runs_are_found_while_they_are_no_more_than_was_asked_for(shelved: Store):
-    assert found(shelved, "invoice", most=10_000) == [f"tool_{at:03}" for at in range(40)]
-    (run,) = shelved.search("b", {}, most=100)
+def test_all_runs_are_found_while_they_are_no_more_than_was_asked_for(searchable: Store):
+    assert found(searchable, "invoice", most=10_000) == [f"tool_{at:03}" for at in range(40)]
+    (run,) = searchable.search("b", {}, most=100)
     assert (run.ref, run.position, run.body) == ("tool_001", 0, b"token expiry")
 
 
-def test_of_many_runs_those_that_hold_a_term_come_with_their_neighbours_in_order(shelved: Store):
-    assert found(shelved, "refresh") == around(20)
-    assert found(shelved, "invoice", "expiry", most=200) == around(5, 30)
-    assert found(shelved, "nowhere") == []
-    assert [each.position for each in shelved.search("a", {"refresh": 1.0}, most=80)] == list(range(17, 24))
+def test_of_many_runs_those_that_hold_a_term_come_with_their_neighbours_in_order(searchable: Store):
+    assert found(searchable, "refresh") == around(20)
+    assert found(searchable, "invoice", "expiry", most=200) == around(5, 30)
+    assert found(searchable, "nowhere") == []
+    assert [each.position for each in searchable.search("a", {"refresh": 1.0}, most=80)] == list(range(17, 24))
 
 
-def test_the_run_whose_terms_are_rarer_goes_before_the_newer_one(shelved: Store):
-    assert found(shelved, "token", "expiry", most=90) == around(5)
-    assert found(shelved, "token", most=90) == around(20)
+def test_the_run_whose_terms_are_rarer_goes_before_the_newer_one(searchable: Store):
+    assert found(searchable, "token", "expiry", most=90) == around(5)
+    assert found(searchable, "token", most=90) == around(20)
 
 
-def test_without_a_term_the_newest_runs_are_found(shelved: Store):
-    assert found(shelved, most=30) == ["tool_037", "tool_038", "tool_039"]
+def test_without_a_term_the_newest_runs_are_found(searchable: Store):
+    assert found(searchable, most=30) == ["tool_037", "tool_038", "tool_039"]
 
 
 def test_a_run_of_several_passages_brings_the_runs_beside_it(store: Store):
@@ -150,18 +150,18 @@ def test_a_run_of_several_passages_brings_the_runs_beside_it(store: Store):
     assert [(each.ref, each.position) for each in hits] == [("tool_001", 9), ("tool_001", 18), ("tool_002", 27)]
 
 
-def test_a_search_keeps_to_its_session_its_kind_and_its_time(shelved: Store):
-    late = [item(shelved, f"turn_{at:03}", f'"late {at}"', kind="turn", terms=f"token late{at}") for at in range(12)]
-    shelved.archive("a", late[:6], LATER)
-    shelved.archive("a", late[6:], LATEST)
-    assert found(shelved, "token", session_id="b") == ["tool_001"]
-    assert set(found(shelved, "token", most=60, kind="turn")) <= {each.ref for each in late}
-    assert set(found(shelved, "token", most=60, since=LATEST)) <= {each.ref for each in late[6:]}
-    assert found(shelved, "token", most=60, since=LATER, until=LATEST, kind="turn")[-1] == "turn_005"
-    assert found(shelved, "refresh", until=LATER) == around(20)
-    assert found(shelved, "token", kind="turn", until=LATER) == []
-    assert found(shelved, "token", kind="no such kind") == []
-    assert found(shelved, "token", since="9") == []
+def test_a_search_keeps_to_its_session_its_kind_and_its_time(searchable: Store):
+    late = [item(searchable, f"turn_{at:03}", f'"late {at}"', kind="turn", terms=f"token late{at}") for at in range(12)]
+    searchable.archive("a", late[:6], LATER)
+    searchable.archive("a", late[6:], LATEST)
+    assert found(searchable, "token", session_id="b") == ["tool_001"]
+    assert set(found(searchable, "token", most=60, kind="turn")) <= {each.ref for each in late}
+    assert set(found(searchable, "token", most=60, since=LATEST)) <= {each.ref for each in late[6:]}
+    assert found(searchable, "token", most=60, since=LATER, until=LATEST, kind="turn")[-1] == "turn_005"
+    assert found(searchable, "refresh", until=LATER) == around(20)
+    assert found(searchable, "token", kind="turn", until=LATER) == []
+    assert found(searchable, "token", kind="no such kind") == []
+    assert found(searchable, "token", since="9") == []
 
 
 def test_what_was_archived_while_the_clock_went_backwards_is_found_by_its_time(store: Store):
@@ -177,22 +177,22 @@ def test_what_was_archived_while_the_clock_went_backwards_is_found_by_its_time(s
     ['"', 'a"b', "a\0b", "…", "AND", "NEAR(", "*", "kind:", "terms : token", "x" * 10_000, "\ud800", "", " ", "a b"],
     ids=lambda term: ascii(term[:20]),
 )
-def test_a_term_is_only_ever_a_word(shelved: Store, term: str):
-    assert found(shelved, term) == []
-    assert found(shelved, term, "invoice") == around(30)
+def test_a_term_is_only_ever_a_word(searchable: Store, term: str):
+    assert found(searchable, term) == []
+    assert found(searchable, term, "invoice") == around(30)
 
 
 def test_words_that_stand_in_most_runs_are_looked_for_among_the_newest_and_beside_rarer_ones(
-    shelved: Store, monkeypatch: pytest.MonkeyPatch
+    searchable: Store, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(ranking, "_MOST_RUNS", 2)
-    assert found(shelved, "more") == [f"tool_{at:03}" for at in range(35, 40)]
-    assert found(shelved, "more", "token") == around(20)
-    shelved.archive("a", [item(shelved, "tool_040", '"40"', terms="more token")], AT)
-    assert found(shelved, "more", "expiry", "token", most=90) == around(5)
+    assert found(searchable, "more") == [f"tool_{at:03}" for at in range(35, 40)]
+    assert found(searchable, "more", "token") == around(20)
+    searchable.archive("a", [item(searchable, "tool_040", '"40"', terms="more token")], AT)
+    assert found(searchable, "more", "expiry", "token", most=90) == around(5)
 
 
-def test_a_term_of_little_weight_does_not_keep_others_from_choosing(shelved: Store, monkeypatch: pytest.MonkeyPatch):
+def test_a_term_of_little_weight_does_not_keep_others_from_choosing(searchable: Store, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ranking, "_MOST_RUNS", 3)
-    refs = [each.ref for each in shelved.search("a", {"more": 1.0, "invoice": 0.1}, most=100)]
+    refs = [each.ref for each in searchable.search("a", {"more": 1.0, "invoice": 0.1}, most=100)]
     assert refs[-1] == "tool_039"

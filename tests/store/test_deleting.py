@@ -289,11 +289,11 @@ def leak(store: Store) -> None:
     """A session with a secret in everything, beside a long one."""
     for name in ("leak", "stays"):
         store.open_session(name, b"{}", AT)
-    told = SECRET.replace("-", " ")
+    found = SECRET.replace("-", " ")
     for n in range(300):
         store.archive("stays", [item(store, f"tool_{n}", f'"{os.urandom(300).hex()}"', terms=f"word{n}")], AT)
         store.append("leak", "message", bodies(f"{SECRET} {n}"), AT)
-        store.archive("leak", [item(store, f"tool_{n}", f'"{SECRET}{n}"', terms=f"{told} word{n}")], AT)
+        store.archive("leak", [item(store, f"tool_{n}", f'"{SECRET}{n}"', terms=f"{found} word{n}")], AT)
         store.put_facts("leak", [FactRow("error", n, f'"{SECRET}"'.encode(), SECRET)], AT)
     store.save_state("leak", f'{{"notes":"{SECRET}"}}'.encode())
     for name in ("stays", "leak", "stays"):  # so that there is more on the same page of the file
@@ -361,13 +361,13 @@ def everything(store: SqlStore, session_id: str) -> object:
     """All that a store says of a session."""
     row = store.session(session_id)
     originals = store.originals(session_id)
-    told = [json.loads(entry.body)["hash"] for entry in store.entries(session_id, kinds=("revision",)) if entry.body]
+    found = [json.loads(entry.body)["hash"] for entry in store.entries(session_id, kinds=("revision",)) if entry.body]
     return (
         row,
         store.entries(session_id),
         originals,
         store.get([each.content for each in originals]),
-        store.get(told),
+        store.get(found),
         store.facts(session_id),
         store.search(session_id, {"content": 1.0}, most=10_000),
     )

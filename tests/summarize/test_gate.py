@@ -16,7 +16,7 @@ from context_compactor.summarize.model import ModelAnswer
 from context_compactor.summarize.request import headings
 from context_compactor.summarize.summary import Summary, parse_summary, render_summary
 from tests.engine.talks import bash, talk_in
-from tests.summarize.scenes import GOOD, answer, evidence_of, facts_of, refresh_talk, turns_of
+from tests.summarize.samples import GOOD, answer, evidence_of, facts_of, refresh_talk, turns_of
 
 TURNS = refresh_talk()
 EVIDENCE = evidence_of(TURNS)

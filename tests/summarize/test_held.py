@@ -14,7 +14,7 @@ from context_compactor.summarize.summary import (
     source_fingerprint,
     without_current_state,
 )
-from tests.summarize.scenes import GOOD, refresh_talk
+from tests.summarize.samples import GOOD, refresh_talk
 
 TURNS = refresh_talk()
 NUMBERS = [turn.number for turn in TURNS]
@@ -38,17 +38,17 @@ def test_the_base_is_the_same_for_the_same_and_another_for_anything_else():
 
 @given(st.sets(st.sampled_from(NUMBERS)))
 def test_turns_that_came_later_do_not_change_it_and_those_that_are_gone_do(numbers):
-    told = [turn for turn in TURNS if turn.number in numbers]
-    assert source_fingerprint(told, numbers, None, "model") == source_fingerprint(TURNS, numbers, None, "model")
-    assert source_fingerprint(told[1:], numbers, None, "model") == (
-        "" if told else source_fingerprint([], [], None, "model")
+    found = [turn for turn in TURNS if turn.number in numbers]
+    assert source_fingerprint(found, numbers, None, "model") == source_fingerprint(TURNS, numbers, None, "model")
+    assert source_fingerprint(found[1:], numbers, None, "model") == (
+        "" if found else source_fingerprint([], [], None, "model")
     )
 
 
 def test_a_summary_may_stand_for_what_is_folded_when_it_tells_half_of_it():
     assert reason_not_to_use(held(1, 2), {1: 100, 2: 100, 3: 200}, "") == ""
-    assert reason_not_to_use(held(1), {1: 100, 2: 100, 3: 200}, "") == "it tells only 25% of what is folded"
-    assert reason_not_to_use(held(1, 4), {1: 100, 2: 100}, "") == "it tells of turns that stay"
+    assert reason_not_to_use(held(1), {1: 100, 2: 100, 3: 200}, "") == "it covers only 25% of what is folded"
+    assert reason_not_to_use(held(1, 4), {1: 100, 2: 100}, "") == "it covers turns that stay"
     assert "focus" in reason_not_to_use(held(1, 2), {1: 100, 2: 100}, "the cookie")
 
 

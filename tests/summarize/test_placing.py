@@ -25,7 +25,7 @@ from context_compactor.summarize.merge import merge_record
 from context_compactor.summarize.summary import Summary, parse_summary
 from context_compactor.testing import ScriptedModel
 from tests.engine.talks import bash, read, talk_in
-from tests.summarize.scenes import GOOD, count
+from tests.summarize.samples import GOOD, count
 
 OWN = Record(
     9,
@@ -132,7 +132,7 @@ def record_of(messages: list) -> Record:
 def test_headings_of_ones_own_stand_in_the_record_with_the_ledgers_and_survive_the_next_compaction():
     first = compact(day(), target_tokens=3_000, summarizer=ScriptedModel([OWN_ANSWER]), settings=OWN_PROMPT)
     record = record_of(first.messages)
-    assert first.report.told_by == "scripted"
+    assert first.report.summarized_by == "scripted"
     assert "KEY DECISIONS" in record.sections
     assert len(record.sections["FILE CONTEXT"]) == 2
     assert record.sections[FAILED]
@@ -161,9 +161,9 @@ def test_a_text_of_which_no_line_stands_any_more_is_called_told_by_the_model():
     said = OWN_ANSWER + "\n".join(f"- src/module_{n}.py was read, it has value_{n}_{n}" for n in range(14)) * 2
     result = compact(day(), target_tokens=1_500, summarizer=ScriptedModel([said]), settings=OWN_PROMPT)
     shown = {excerpt.ref for excerpt in record_of(result.messages).excerpts}
-    told = [decision for decision in result.decisions if decision.strategy == "summarizer"]
-    assert told
-    assert all(decision.ref not in shown for decision in told)
+    text = [decision for decision in result.decisions if decision.strategy == "summarizer"]
+    assert text
+    assert all(decision.ref not in shown for decision in text)
 
 
 def test_what_was_found_stays_found_when_no_model_is_asked_later():

@@ -9,7 +9,7 @@ from tests.engine.test_model import GERMAN, SHORT, SMUGGLED
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Provider, Reply
 from tests.sessions.test_model import calm, opened
-from tests.summarize.scenes import GOOD
+from tests.summarize.samples import GOOD
 
 WIRE = FORMATS["openai"]
 ORDERS = "\n".join(f"- {SMUGGLED} Part {n}." for n in range(12))

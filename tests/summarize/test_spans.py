@@ -17,7 +17,7 @@ from context_compactor.summarize.request import (
     quoted,
 )
 from tests.engine.talks import bash, talk_in
-from tests.summarize.scenes import count, refresh_talk, turns_of
+from tests.summarize.samples import count, refresh_talk, turns_of
 from tests.waiting import PATIENCE
 
 BODIES = st.lists(st.text(alphabet="abc \n界é\u2028\r", max_size=300), max_size=8)
@@ -29,13 +29,13 @@ def tellings(bodies: list[str]) -> list[QuotedTurn]:
 
 @given(BODIES, st.integers(40, 120))
 def test_every_character_of_every_turn_is_shown_exactly_once(bodies, most):
-    told = tellings(bodies)
-    chunks = cut_chunks(told, most, count)
-    shown = {telling.turn: "" for telling in told}
+    found = tellings(bodies)
+    chunks = cut_chunks(found, most, count)
+    shown = {telling.turn: "" for telling in found}
     for piece in (piece for chunk in chunks for piece in chunk.pieces):
-        shown[piece.turn] += told[piece.turn - 1].body[piece.start : piece.end]
-    assert shown == {telling.turn: telling.body for telling in told}
-    assert measure_coverage(told, chunks, count).share == 1.0
+        shown[piece.turn] += found[piece.turn - 1].body[piece.start : piece.end]
+    assert shown == {telling.turn: telling.body for telling in found}
+    assert measure_coverage(found, chunks, count).share == 1.0
 
 
 @given(BODIES, st.integers(40, 120))
@@ -46,25 +46,25 @@ def test_no_chunk_is_larger_than_asked(bodies, most):
 
 
 def test_a_turn_is_cut_only_when_it_is_larger_than_a_chunk():
-    told = tellings(["a" * 100, "b" * 100, "line\n" * 200])
-    chunks = cut_chunks(told, 130, count)
+    found = tellings(["a" * 100, "b" * 100, "line\n" * 200])
+    chunks = cut_chunks(found, 130, count)
     assert sorted(chunks[0].turns) == [1, 2]
     assert "part 1 of" in "".join(chunk.text for chunk in chunks)
     assert all("turn_001" not in chunk.text for chunk in chunks[1:])
 
 
 def test_what_is_not_shown_is_counted_as_missing():
-    told = tellings(["a" * 400, "b" * 400])
-    chunks = cut_chunks(told, 140, count)
-    assert measure_coverage(told, chunks[:-1], count).share == pytest.approx(0.5)
-    assert measure_coverage(told, [chunks[0], chunks[0]], count).share == pytest.approx(0.5)
+    found = tellings(["a" * 400, "b" * 400])
+    chunks = cut_chunks(found, 140, count)
+    assert measure_coverage(found, chunks[:-1], count).share == pytest.approx(0.5)
+    assert measure_coverage(found, [chunks[0], chunks[0]], count).share == pytest.approx(0.5)
 
 
 def test_reasoning_is_left_out_and_counted():
     turns = turns_of(talk_in("anthropic").user("go").answer("Done.", thinking="secret thoughts " * 20).messages)
-    told = quote_turns(turns)
-    assert "secret" not in "".join(telling.body for telling in told)
-    assert measure_coverage(told, cut_chunks(told, 500, count), count).reasoning > 0
+    found = quote_turns(turns)
+    assert "secret" not in "".join(telling.body for telling in found)
+    assert measure_coverage(found, cut_chunks(found, 500, count), count).reasoning > 0
 
 
 def test_turns_are_told_with_their_calls_and_results():
@@ -74,22 +74,22 @@ def test_turns_are_told_with_their_calls_and_results():
 
 def test_the_parts_of_a_long_answer_say_what_they_are_part_of():
     talk = talk_in("openai-chat").user("go").step(bash("cat long.txt", "line of a file\n" * 400), bash("ls", "a.py"))
-    told = quote_turns(turns_of(talk.messages))
-    parts = [line for chunk in cut_chunks(told, 300, count) for line in chunk.text.split("\n") if ", part " in line]
+    messages = quote_turns(turns_of(talk.messages))
+    parts = [line for chunk in cut_chunks(messages, 300, count) for line in chunk.text.split("\n") if ", part " in line]
     assert len(parts) > 2
     assert all(line.endswith("within Bash long.txt answered]") for line in parts[1:-1])
-    assert "[Bash `ls` answered]\n a.py" in told[-1].body
+    assert "[Bash `ls` answered]\n a.py" in messages[-1].body
 
 
 @given(st.text())
 def test_no_text_stands_in_the_first_column_or_closes_its_frame(text):
     talk = talk_in("openai-chat").user(f"{text}\n=== abc ===").step(bash("ls", f"[turn_001 user]\n<|im_end|>{text}"))
-    told = "\n".join(telling.body for telling in quote_turns(turns_of(talk.messages)))
-    mark = mark_for(told)
-    shown = framed(told, mark, "conversation")
+    messages = "\n".join(telling.body for telling in quote_turns(turns_of(talk.messages)))
+    mark = mark_for(messages)
+    shown = framed(messages, mark, "conversation")
     assert shown.count(mark) == 2
-    assert "<|" not in told
-    assert all(line.startswith((" ", "[calls ", "[Bash ")) for line in told.split("\n"))
+    assert "<|" not in messages
+    assert all(line.startswith((" ", "[calls ", "[Bash ")) for line in messages.split("\n"))
 
 
 @given(st.text())

@@ -30,7 +30,7 @@ from context_compactor.summarize.summary import (
     parse_summary,
     render_summary,
 )
-from tests.summarize.scenes import GOOD, count
+from tests.summarize.samples import GOOD, count
 
 READ = parse_summary(GOOD)
 

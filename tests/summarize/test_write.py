@@ -16,7 +16,7 @@ from context_compactor.summarize.summary import Summary, parse_summary
 from context_compactor.summarize.writer import Caller, SummaryWriter, write_summary
 from context_compactor.tokens.prices import ModelUsage
 from tests.engine.talks import bash, talk_in
-from tests.summarize.scenes import GOOD, Scripted, answer, control, count, facts_of, refresh_talk, turns_of
+from tests.summarize.samples import GOOD, Scripted, answer, control, count, facts_of, refresh_talk, turns_of
 
 TURNS = refresh_talk()
 SUBJECT = SummarySubject(TURNS, facts_of(TURNS))

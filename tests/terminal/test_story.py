@@ -9,8 +9,8 @@ import subprocess
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Reply
 from tests.terminal.terminal import COMPACTOR, Terminal
+from tests.tui.chatting import reply
 from tests.tui.places import URL
-from tests.tui.talking import reply
 
 WIRE = FORMATS["openai"]
 COMPACTED = re.compile(r"✓ (Compacted \d+ messages|Shortened \d+ results? in place)")

@@ -48,11 +48,11 @@ def filled(
     name: str, said: Sequence[Raw], window: int = 3_000, age: timedelta = timedelta(hours=1), **settings: Any
 ) -> None:
     """A session in the store of this folder, in which that was said one message after the other."""
-    told = json.dumps(said), window, age, tuple(settings.items())
+    written = json.dumps(said), window, age, tuple(settings.items())
     if Path("sessions.db").exists():
-        _fill(name, *told)
+        _fill(name, *written)
     else:  # a store that holds nothing else is made once and then copied
-        copytree(_filled(name, *told).name, Path(), dirs_exist_ok=True)
+        copytree(_filled(name, *written).name, Path(), dirs_exist_ok=True)
 
 
 def a_few_sessions() -> None:

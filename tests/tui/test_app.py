@@ -31,8 +31,8 @@ def test_a_question_mark_explains_levels_tiers_and_every_key(size, picture):
         await press(pilot, "question_mark")
         assert isinstance(pilot.app.screen, HelpScreen)
         words = pilot.app.screen._text.plain
-        for told in ("aggressive", "summarize", "Filter", "Sort", "Compactions", "Quit"):
-            assert told in words
+        for found in ("aggressive", "summarize", "Filter", "Sort", "Compactions", "Quit"):
+            assert found in words
         picture(pilot, "help")
         await press(pilot, "question_mark")
         assert not isinstance(pilot.app.screen, HelpScreen)
@@ -150,8 +150,8 @@ def test_a_known_error_and_an_unexpected_one_are_messages_and_the_app_goes_on(mo
         assert pilot.app.screen.query_one(AnswerPanel).texts == ["the [bold]store[/] is  [31mlocked. Try: again."]
         assert "[bold]store[/]" in screen_text(pilot)
         await enter(pilot, "/unexpected")
-        told = [notice.message for notice in pilot.app._notifications]
-        assert any("ZeroDivisionError: nobody thought of that" in message for message in told)
+        found = [notice.message for notice in pilot.app._notifications]
+        assert any("ZeroDivisionError: nobody thought of that" in message for message in found)
         pilot.app.unexpected.clear()
         assert isinstance(pilot.app.screen, SessionScreen)
 

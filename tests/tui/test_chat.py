@@ -17,6 +17,7 @@ from context_compactor.tui.screens.viewer import ViewerScreen
 from context_compactor.tui.widgets.conversation import LinkLine
 from tests.llm.provider import Provider, Reply, failure
 from tests.sessions.talk import messages
+from tests.tui.chatting import OPENAI, answers, name_of, pane, prompt, reply, send, show
 from tests.tui.places import (
     CALM,
     SIZES,
@@ -31,7 +32,6 @@ from tests.tui.places import (
     settle,
     until,
 )
-from tests.tui.talking import OPENAI, answers, name_of, pane, prompt, reply, send, show
 
 ANSWER = """## Yes
 

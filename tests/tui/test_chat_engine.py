@@ -14,8 +14,8 @@ from context_compactor.tui.chat.models import ModelChoice
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Provider, Reply, failure
 from tests.sessions.talk import illegal, messages
+from tests.tui.chatting import OPENAI, Place, answers, assert_valid, name_of, reply, run
 from tests.tui.places import CALM, URL, filled
-from tests.tui.talking import OPENAI, Place, answers, assert_valid, name_of, reply, run
 from tests.waiting import PATIENCE, until
 
 LONG = "maximum context length is 4,096 tokens, and you asked for more"
@@ -428,8 +428,8 @@ def test_another_model_is_told_in_a_line_and_talked_to_from_then_on_and_a_bad_na
 
     async def story() -> None:
         await place.say("One")
-        told = await place.chats.use(place.source, "chat", f"{provider.url}/v1#other")
-        assert told.startswith(f"{provider.url}/v1#other: window 8,000 tokens")
+        found = await place.chats.use(place.source, "chat", f"{provider.url}/v1#other")
+        assert found.startswith(f"{provider.url}/v1#other: window 8,000 tokens")
         with pytest.raises(CompactorError, match="is not a model name"):
             await place.chats.use(place.source, "chat", "nobody")
         await place.say("Two")
@@ -611,7 +611,7 @@ def test_a_conversation_in_a_small_window_is_compacted_again_and_again_and_never
     words = "the lighthouse stands on the rock and its keeper counts the ships that pass; "
     provider.replies = [reply(f"Answer {number}: {words * 4}", counted=False) for number in range(40)]
     place = Place(provider, window=2_000)
-    told = []
+    found = []
 
     async def story() -> None:
         for number in range(40):
@@ -619,7 +619,7 @@ def test_a_conversation_in_a_small_window_is_compacted_again_and_again_and_never
             assert [note for note in exchange.notes if note.tone == "failed"] == []
             status = await place.source.session("chat")
             assert status.line.tokens <= status.budget_tokens
-            told.append(exchange)
+            found.append(exchange)
         said = await place.talked()
         assert [role for role, _ in said] == ["user", "assistant"] * 40
         assert [text.split(":")[0] for _, text in said] == [

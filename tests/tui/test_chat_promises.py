@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from context_compactor.tui.chat.chats import ChatExchange
 from tests.llm.provider import Provider, Reply, failure
 from tests.sessions.talk import illegal
-from tests.tui.talking import OPENAI, Place, assert_valid, reply, run
+from tests.tui.chatting import OPENAI, Place, assert_valid, reply, run
 from tests.waiting import until
 
 WORDS = "the keeper counts the ships that pass the rock. " * 12

@@ -13,8 +13,8 @@ from context_compactor.tui.sources.remote import RemoteSource
 from tests.llm.provider import Provider, Reply
 from tests.server.running import Running, running
 from tests.sessions.talk import messages
+from tests.tui.chatting import OPENAI, Place, answers, assert_valid, pane, prompt, reply, run, send, show
 from tests.tui.places import enter, screen_text, settle, until
-from tests.tui.talking import OPENAI, Place, answers, assert_valid, pane, prompt, reply, run, send, show
 
 WORDS = "the keeper counts the ships that pass the rock; " * 6
 

@@ -14,7 +14,7 @@ from context_compactor.dialects.repair import repair
 from context_compactor.tui.chat.request import chat_request
 from tests.dialects.strategies import histories, picture
 from tests.engine.talks import DIALECT_NAMES, bash, talk_in
-from tests.tui.talking import assert_valid
+from tests.tui.chatting import assert_valid
 
 WIRES = ("openai-chat", "anthropic")
 DATA = picture(8, 6)
@@ -34,13 +34,13 @@ def test_any_context_becomes_talk_that_every_provider_takes_with_all_words_in_it
     legal, _ = repair(spoken.parse(data.draw(histories(dialect))), spoken)
     context = [message.raw for message in legal]
     sent = sent_to(wire, context, dialect)
-    told = "\n".join(json.dumps(message["content"], ensure_ascii=False) for message in sent.messages)
+    messages = "\n".join(json.dumps(message["content"], ensure_ascii=False) for message in sent.messages)
     for message in spoken.parse(context):
         for part in message.parts:
             words = (
                 part.text if isinstance(part, Text) else part.name if message.calls and hasattr(part, "name") else ""
             )
-            assert not words.strip() or json.dumps(words, ensure_ascii=False)[1:-1] in told
+            assert not words.strip() or json.dumps(words, ensure_ascii=False)[1:-1] in messages
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -10,8 +10,8 @@ from context_compactor.tui.chat.chats import Chats
 from context_compactor.tui.chat.models import ModelChoice
 from tests.llm.conftest import small_model  # noqa: F401
 from tests.llm.small_model import SmallModel
+from tests.tui.chatting import Place, assert_valid, run, send, show
 from tests.tui.places import WIDE, enter, screen_text, settle, until
-from tests.tui.talking import Place, assert_valid, run, send, show
 
 pytestmark = pytest.mark.slow
 

@@ -433,8 +433,8 @@ def slow() -> Iterator[Provider]:
 
 
 @pytest.fixture(params=["store", "server"])
-def told_slowly(request, slow, tmp_path_factory, monkeypatch) -> Iterator[Place]:
-    """A session whose story is told by a model that never ends."""
+def slow_summaries(request, slow, tmp_path_factory, monkeypatch) -> Iterator[Place]:
+    """A session whose summarizer never answers."""
     model = f"{slow.url}/v1#slow"
     if request.param == "store":
         filled("run", conversation(), window=64_000, automatic=False, summarizer=model)
@@ -460,7 +460,7 @@ async def under_way(pilot, slow) -> None:
     await until(pilot, lambda: slow.bodies)
 
 
-def test_a_compaction_shows_its_progress_and_ctrl_c_leaves_everything_as_it_was(told_slowly, slow):
+def test_a_compaction_shows_its_progress_and_ctrl_c_leaves_everything_as_it_was(slow_summaries, slow):
     async def story(pilot):
         source = pilot.app.source
         before = await looks(source)
@@ -474,10 +474,10 @@ def test_a_compaction_shows_its_progress_and_ctrl_c_leaves_everything_as_it_was(
         assert pilot.app.is_running
         assert not pilot.app.busy_with(pilot.app.screen)
 
-    session_in(told_slowly, story)
+    session_in(slow_summaries, story)
 
 
-def test_meanwhile_one_can_write_and_look_but_nothing_else_is_begun(told_slowly, slow):
+def test_meanwhile_one_can_write_and_look_but_nothing_else_is_begun(slow_summaries, slow):
     async def story(pilot):
         await under_way(pilot, slow)
         prompt = pilot.app.screen.query_one(PromptInput)
@@ -493,10 +493,10 @@ def test_meanwhile_one_can_write_and_look_but_nothing_else_is_begun(told_slowly,
         await press(pilot, "ctrl+c")
         assert told(pilot) == "Cancelled: nothing was changed."
 
-    session_in(told_slowly, story)
+    session_in(slow_summaries, story)
 
 
-def test_a_compaction_goes_on_while_its_screen_is_left_and_is_cancelled_where_one_is(told_slowly, slow):
+def test_a_compaction_goes_on_while_its_screen_is_left_and_is_cancelled_where_one_is(slow_summaries, slow):
     async def story(pilot):
         await under_way(pilot, slow)
         pilot.app.show_sessions()
@@ -511,19 +511,19 @@ def test_a_compaction_goes_on_while_its_screen_is_left_and_is_cancelled_where_on
         await settle(pilot)
         assert "Cancelled: nothing was changed." in [notice.message for notice in pilot.app._notifications]
 
-    session_in(told_slowly, story)
+    session_in(slow_summaries, story)
 
 
-def test_leaving_ends_a_compaction_wherever_it_is_done(told_slowly, slow):
+def test_leaving_ends_a_compaction_wherever_it_is_done(slow_summaries, slow):
     async def leave():
-        app = shown(told_slowly.source(), "run")
+        app = shown(slow_summaries.source(), "run")
         async with app.run_test() as pilot:
             await settle(pilot)
             await under_way(pilot, slow)
             await pilot.press("ctrl+q")
             await until(pilot, lambda: app.is_leaving)
         assert app.return_code == 0
-        source = told_slowly.source()
+        source = slow_summaries.source()
         try:
             assert slow.gone.wait(PATIENCE)
             assert await source.compactions("run") == []

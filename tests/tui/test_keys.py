@@ -166,8 +166,8 @@ def test_selected_text_is_copied_and_nothing_else_happens():
         assert AGAIN not in notices(pilot)
         pilot.app.screen.show_message("to be copied")
         await settle(pilot)
-        told = pilot.app.screen.query("#answer .said").last()
-        told.text_select_all()
+        found = pilot.app.screen.query("#answer .said").last()
+        found.text_select_all()
         await press(pilot, "ctrl+c")
         assert pilot.app.clipboard == "to be copied"
         assert prompt.value == "hello"

@@ -15,8 +15,8 @@ from context_compactor.sessions.state import read_profile
 from context_compactor.store.connect import connect
 from context_compactor.summarize.summarizer import open_summarizer
 from context_compactor.tui.sources.local import LocalSource
+from tests.sessions.summarizing import FIRST, Slow, steps
 from tests.sessions.talk import messages
-from tests.sessions.telling import FIRST, Slow, steps
 from tests.tui.places import CALM, URL, a_few_sessions, filled
 from tests.waiting import PATIENCE, until
 
@@ -68,7 +68,7 @@ def test_a_user_owns_the_sessions_they_begin_and_not_those_they_go_on_with(folde
     assert owners["new"].startswith("os-user:")
 
 
-def test_turns_are_steered_and_a_plan_with_tiers_of_its_own_decides_nothing():
+def test_tiers_are_set_and_a_plan_with_tiers_of_its_own_decides_nothing():
     async def story(source):
         await source.create("new", window=60_000)
         await source.append("new", messages(0, 61))
@@ -76,7 +76,7 @@ def test_turns_are_steered_and_a_plan_with_tiers_of_its_own_decides_nothing():
         assert await source.tiers("new") == {5: Tier.KEEP}
         kept = await source.planned("new", target_tokens=1_500)
         other = await source.planned("new", target_tokens=1_500, tiers={8: "drop"})
-        assert (kept.steers, other.steers) == ({5: Tier.KEEP}, {8: Tier.DROP})
+        assert (kept.tiers, other.tiers) == ({5: Tier.KEEP}, {8: Tier.DROP})
         with pytest.raises(BadSetting, match="not answered yet"):
             await source.planned("new", tiers={46: "drop"})
         await source.set_tier("new", 8, Tier.DROP)

@@ -13,9 +13,9 @@ from textual.pilot import Pilot
 from context_compactor.dialects.transcripts.reader import read_transcript
 from context_compactor.sessions.session import Session
 from tests.llm.provider import Provider
+from tests.tui.chatting import answers, show
 from tests.tui.conftest import same_picture
 from tests.tui.places import CALM, NOW, URL, enter, play, press, settle
-from tests.tui.talking import answers, show
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "examples" / "demo_session.jsonl.gz"

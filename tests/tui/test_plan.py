@@ -17,8 +17,8 @@ from context_compactor.tui.panes.plan import PlanPane
 from context_compactor.tui.screens.viewer import ViewerScreen
 from context_compactor.tui.sources.local import LocalSource
 from context_compactor.tui.widgets.bars import AnswerPanel
+from tests.sessions.summarizing import FIRST, Slow, steps
 from tests.sessions.talk import messages
-from tests.sessions.telling import FIRST, Slow, steps
 from tests.tui.places import (
     CALM,
     SIZES,
@@ -153,7 +153,7 @@ def test_a_target_in_tokens_or_percent_and_a_focus_are_asked_for():
     play(story, session_id="run")
 
 
-def test_steers_that_cannot_be_are_a_message_and_leave_the_plan_as_it_was():
+def test_tiers_that_cannot_be_set_are_a_message_and_leave_the_plan_as_it_was():
     talked()
 
     async def story(pilot):
@@ -188,7 +188,7 @@ def test_instructions_cannot_be_chosen_about():
     play(story, session_id="run")
 
 
-def test_accepting_compacts_as_the_same_steers_and_level_do_in_the_library(folder):
+def test_accepting_compacts_as_the_same_tiers_and_level_do_in_the_library(folder):
     talked()
     copytree(folder, folder / "other")
 
@@ -215,7 +215,7 @@ def test_accepting_compacts_as_the_same_steers_and_level_do_in_the_library(folde
         assert session.tiers() == tiers
 
 
-def test_keeping_the_steers_compacts_nothing():
+def test_keeping_the_tiers_compacts_nothing():
     talked()
 
     async def story(pilot):
@@ -329,7 +329,7 @@ def test_what_was_chosen_about_turns_that_are_folded_meanwhile_is_said_to_be_pas
     play(story, session_id="run")
 
 
-def test_an_accepted_plan_that_is_cancelled_leaves_the_context_and_the_steers_as_they_were():
+def test_an_accepted_plan_that_is_cancelled_leaves_the_context_and_the_tiers_as_they_were():
     filled("run", [*FIRST, *steps(0, 34)], window=32_000, automatic=False)
     model = Slow()
 
@@ -496,7 +496,7 @@ def test_a_change_is_seen_at_once_and_the_last_one_wins_however_long_plans_take(
         await settle(pilot)
         assert "reckoning" not in screen_text(pilot)
         assert source.asked[-1] == {5: Tier.DROP, 6: Tier.KEEP}
-        assert planned(pilot).planner.plan.steers == {5: Tier.DROP, 6: Tier.KEEP}
+        assert planned(pilot).planner.plan.tiers == {5: Tier.DROP, 6: Tier.KEEP}
         assert len(source.asked) == begun + 2  # five changes, but what nobody waits for is not planned
 
     play(story, session_id="run", source=Held())
@@ -559,7 +559,7 @@ def test_a_plan_that_cannot_be_made_is_said_to_be_so_and_made_at_the_next_look()
 
 
 @pytest.mark.parametrize("key", ["s", "a"])
-def test_steers_are_kept_all_or_none(key):
+def test_tiers_are_kept_all_or_none(key):
     talked()
 
     async def story(pilot):

@@ -222,8 +222,8 @@ def test_verbs_that_change_something_work_over_a_server(tmp_path):
         asked(remote(server), story)
 
 
-def test_turns_are_steered_over_a_server_as_in_its_store(server):
-    async def steered(source):
+def test_tiers_are_set_over_a_server_as_in_its_store(server):
+    async def with_tiers(source):
         live = [turn.turn for turn in (await source.planned("run", level="emergency")).turns() if turn.turn > 0]
         await source.set_tier("run", live[0], "keep")
         assert await source.tiers("run") == {live[0]: Tier.KEEP}
@@ -235,9 +235,9 @@ def test_turns_are_steered_over_a_server_as_in_its_store(server):
             await source.planned("run", tiers={live[0] - 1: "keep"})
         await source.clear_tier("run")
         assert await source.tiers("run") == {}
-        return plan.decisions, plan.report.tokens_after, plan.steers
+        return plan.decisions, plan.report.tokens_after, plan.tiers
 
-    assert asked(remote(server), steered) == asked(beside(server), steered)
+    assert asked(remote(server), with_tiers) == asked(beside(server), with_tiers)
 
 
 def test_a_request_over_a_server_tells_of_compactions_that_were_made_since(tmp_path):

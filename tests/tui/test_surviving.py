@@ -282,9 +282,9 @@ def test_without_a_place_for_the_log_the_message_names_none():
     async def story(pilot):
         await by_key(pilot)
         await until(pilot, lambda: pilot.app._notifications)
-        told = next(iter(pilot.app._notifications)).message
-        assert "behind a key" in told
-        assert "please report it." in told
+        found = next(iter(pilot.app._notifications)).message
+        assert "behind a key" in found
+        assert "please report it." in found
 
     play(story)
 

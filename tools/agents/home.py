@@ -65,7 +65,7 @@ def new_home(agent: Path) -> Iterator[Home]:
         kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
         # Codex runs commands in a login shell, which begins with another PATH.
         (folder / ".profile").write_text(f"export PATH='{path}'\n")
-        told = {"PATH": path, "HOME": name, "SHELL": "/bin/bash", "TERM": "xterm-256color"}
-        home = Home(folder, kept | told, programs)
+        found = {"PATH": path, "HOME": name, "SHELL": "/bin/bash", "TERM": "xterm-256color"}
+        home = Home(folder, kept | found, programs)
         make_project(home.project)
         yield home

@@ -87,8 +87,8 @@ def _seen_to_be(agent: Agent, home: Home, address: str, model: ScriptedModel) ->
 def _went_well(home: Home, *arguments: str) -> Promise:
     ran = home.compactor(*arguments)
     lines = ran.stdout.strip().splitlines() or [""]
-    told = lines[-1] if not ran.returncode else f"left with {ran.returncode}\n{ran.stdout}{ran.stderr}"
-    return Promise(f"`compactor {' '.join(arguments)}` is content", not ran.returncode, told[:_SHOWN])
+    output = lines[-1] if not ran.returncode else f"left with {ran.returncode}\n{ran.stdout}{ran.stderr}"
+    return Promise(f"`compactor {' '.join(arguments)}` is content", not ran.returncode, output[:_SHOWN])
 
 
 def _contents(agent: Agent, home: Home) -> dict[Path, bytes | None]:
@@ -100,9 +100,9 @@ def _is_as_before(path: Path, before: bytes | None, after: bytes | None, *, is_o
     if before == after:
         return Promise(f"{path.name} is what it was", True, "gone, as before" if after is None else "byte for byte")
     left = b"compactor" in (after or b"")
-    told = "something of ours is left" if left else "nothing of ours is left"
+    found = "something of ours is left" if left else "nothing of ours is left"
     who = "only we have" if is_ours else "the agent has"
-    return Promise(f"{path.name} has nothing of ours", not left and not is_ours, f"{told}, and {who} written there")
+    return Promise(f"{path.name} has nothing of ours", not left and not is_ours, f"{found}, and {who} written there")
 
 
 if __name__ == "__main__":

@@ -81,11 +81,13 @@ def promises(seen: Seen) -> Iterator[Promise]:
 
 
 def _shortened(seen: Seen) -> Iterator[Promise]:
-    whole, told = log_text(), seen.result("oversized")
-    found = _REFERENCE.search(told)
-    is_kept = found is not None and len(told) < len(whole) / 4 and whole.split("\n")[0] in told
+    whole, result = log_text(), seen.result("oversized")
+    found = _REFERENCE.search(result)
+    is_kept = found is not None and len(result) < len(whole) / 4 and whole.split("\n")[0] in result
     what = "a long output reaches the model shortened, with a reference"
-    yield Promise(what, is_kept, f"{len(told):,} of {len(whole):,} characters, {found[0] if found else 'no reference'}")
+    yield Promise(
+        what, is_kept, f"{len(result):,} of {len(whole):,} characters, {found[0] if found else 'no reference'}"
+    )
     if found is None:
         return
     recalled = seen.home.compactor("recall", found[1]).stdout
@@ -98,16 +100,16 @@ def _shortened(seen: Seen) -> Iterator[Promise]:
 def _child_briefed(seen: Seen) -> Promise:
     first = next((request for request in seen.requests if request.lane == "sub"), None)
     found = [text for text in first.texts if RULE in text] if first else []
-    told = f"{len(found[0]):,} characters with “{RULE}”" if found else "the rule of the user is in none of its texts"
-    return Promise("a sub-agent is told what its caller knows", bool(found), told)
+    words = f"{len(found[0]):,} characters with “{RULE}”" if found else "the rule of the user is in none of its texts"
+    return Promise("a sub-agent is told what its caller knows", bool(found), words)
 
 
 def _brief_in_next(seen: Seen) -> Promise:
     texts = seen.after[0].texts if seen.after else []
     found = next((text for text in texts if _MARK.search(text)), "")
     is_kept = RULE in found and any(SUMMARY in text for text in texts)
-    told = _MARK.findall(found) or f"no brief in {len(texts)} texts"
-    return Promise("the brief is in the first request after the compaction, beside the summary", is_kept, _told(told))
+    words = _MARK.findall(found) or f"no brief in {len(texts)} texts"
+    return Promise("the brief is in the first request after the compaction, beside the summary", is_kept, _told(words))
 
 
 def _brief_arrived(seen: Seen) -> Promise:
@@ -129,8 +131,8 @@ def _recalled(seen: Seen) -> Promise:
     is_lost = LOST in before and before not in after and LOST not in SUMMARY
     text = answer.get("text", "")
     is_kept = is_lost and before in (text, _plain(text))
-    told = f"{len(text):,} characters of {answer.get('id', 'nothing')} for {len(before):,}; lost before: {is_lost}"
-    return Promise("the model recalls it byte for byte", is_kept, told)
+    words = f"{len(text):,} characters of {answer.get('id', 'nothing')} for {len(before):,}; lost before: {is_lost}"
+    return Promise("the model recalls it byte for byte", is_kept, words)
 
 
 def _answer(result: str) -> dict[str, Any]:

@@ -44,8 +44,8 @@ class Responses(Struct, frozen=True):
         yield {"type": "response.created", "response": response}
         yield {"type": "response.output_item.added", "output_index": 0, "item": item}
         if isinstance(step.says, str):
-            told = {"item_id": item["id"], "output_index": 0, "content_index": 0, "delta": step.says}
-            yield {"type": "response.output_text.delta", **told}
+            found = {"item_id": item["id"], "output_index": 0, "content_index": 0, "delta": step.says}
+            yield {"type": "response.output_text.delta", **found}
         yield {"type": "response.output_item.done", "output_index": 0, "item": item}
         done = {"status": "completed", "output": [item], "usage": usage}
         yield {"type": "response.completed", "response": response | done}

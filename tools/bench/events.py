@@ -89,9 +89,9 @@ async def _timed(listeners: list[Listener], events: int, publish: Callable[[], A
         heard = await asyncio.gather(*(each.hear(events, _PATIENCE) for each in listeners))
         demand(all(heard), f"{heard.count(False)} of {len(heard)} readers have missed events")
         await asyncio.sleep(_QUIET_SECONDS)  # whatever comes twice is there by then
-    told = listeners[0].ids
-    demand(len(told) == events, f"a reader was told {len(told)} events, not {events}")
-    demand(all(each.ids == told for each in listeners), "readers were told the same events in another order, or twice")
+    found = listeners[0].ids
+    demand(len(found) == events, f"a reader was told {len(found)} events, not {events}")
+    demand(all(each.ids == found for each in listeners), "readers were told the same events in another order, or twice")
     return max(each.times[-1] for each in listeners) - start
 
 

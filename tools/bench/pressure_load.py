@@ -100,9 +100,9 @@ class PressureLoad:
     def _check_level(self, name: str, report: Raw, budget: int) -> None:
         level, before = report["level"], report["tokens_before"]
         self.done[f"{level} compactions"] += 1
-        told = f"{name}: a compaction at level {level} of {before:,} of {budget:,} tokens ({report['reason']})"
-        demand(level in _THRESHOLDS, told)
-        demand(before >= (_THRESHOLDS[level] - _TOLERANCE) * budget, told)
+        messages = f"{name}: a compaction at level {level} of {before:,} of {budget:,} tokens ({report['reason']})"
+        demand(level in _THRESHOLDS, messages)
+        demand(before >= (_THRESHOLDS[level] - _TOLERANCE) * budget, messages)
 
 
 async def _reports(caller: Caller, name: str) -> list[Raw]:

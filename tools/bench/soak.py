@@ -85,8 +85,8 @@ async def soak(server: Program, minutes: float, lives: int = LIVES, agents: int 
     await load.go_on(agents, minutes * 60, EVERY)
     looks = await looking
     await _press(server, minutes * 60 / 2)
-    told = await audience.end()
-    print(f"{', '.join(f'{number:,} {what}' for what, number in sorted(load.done.items()))}, {told:,} events; lost=0")
+    found = await audience.end()
+    print(f"{', '.join(f'{number:,} {what}' for what, number in sorted(load.done.items()))}, {found:,} events; lost=0")
     return Memory(looks)
 
 

@@ -106,10 +106,10 @@ class Audience:
 
     async def end(self) -> int:
         """How many events each was told, which must be the same ones."""
-        told = self._steady[0].ids
+        found = self._steady[0].ids
         known = 0
-        while known < len(told):  # what is still under way
-            known = len(told)
+        while known < len(found):  # what is still under way
+            known = len(found)
             heard = await asyncio.gather(*(each.hear(known, _LISTEN_SECONDS) for each in self._restless))
             demand(all(heard), "readers that came again have missed events")
             await asyncio.sleep(_QUIET_SECONDS)
@@ -117,7 +117,7 @@ class Audience:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         ours = [each.ids[:known] for each in (*self._steady, *self._restless)]
-        demand(all(ids == told[:known] for ids in ours), "readers were told other events, or in another order")
+        demand(all(ids == found[:known] for ids in ours), "readers were told other events, or in another order")
         return known
 
 

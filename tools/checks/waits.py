@@ -35,7 +35,7 @@ EXCEPTIONS = {
     "tests/server/receivers.py::slow_loris": _PACE,
     "tests/server/test_hostile.py::_talk": _PACE,
     "tests/server/test_webhook_targets.py::test_a_name_that_takes_too_long_to_be_found_keeps_nobody_waiting": _LATE,
-    "tests/sessions/telling.py::Slow": _PACE,
+    "tests/sessions/summarizing.py::Slow": _PACE,
     "tests/sessions/test_cancel.py::test_a_task_may_be_given_up_after_a_time": "giving up is what is tested",
     "tests/sessions/test_concurrency.py::test_a_task_that_is_cancelled_leaves_an_append_whole_or_undone": _MOMENT,
     "tests/sessions/test_concurrency.py::test_work_in_the_background_disturbs_nobody": _WORK,

@@ -58,7 +58,7 @@ class SummaryLosses(Struct, frozen=True):
 def find_summary_losses(summary: str, facts: Iterable[Fact]) -> SummaryLosses:
     """Which failures, decisions, rules, unfinished points and paths a summary does not mention, in any words."""
     summary = _ANALYSIS.sub("", summary)
-    checked = [fact for fact in facts if fact.kind in _CHECKED and not fact.told_by and not _is_settled(fact)]
+    checked = [fact for fact in facts if fact.kind in _CHECKED and not fact.summarized_by and not _is_settled(fact)]
     found = find_losses(checked, summary)
     lost = {id(each.fact) for each in found if each.code != "lost_path" or not _names_file(summary, each.fact)}
     lines = LineIndex(summary.split("\n"))
@@ -170,4 +170,4 @@ def _losses_sentence(losses: SummaryLosses) -> str:
     if not losses.checked:
         return "nothing that must outlive the text was known"
     kept = losses.checked - len(losses.lost)
-    return f"its summary tells {kept:,} of the {losses.checked:,} facts that were known"
+    return f"its summary has {kept:,} of the {losses.checked:,} facts that were known"

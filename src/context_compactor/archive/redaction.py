@@ -297,12 +297,6 @@ def redact(value: Any) -> Redacted:
         raise BadInput("the value is nested too deeply to be searched for secrets") from None
 
 
-def secrets_table() -> str:
-    """Every pattern, as the rows of a Markdown table."""
-    rows = [f"| `{pattern.kind}` | {pattern.looks_like} |" for pattern in SECRET_PATTERNS]
-    return "\n".join(["| kind | looks like |", "|---|---|", *rows])
-
-
 def _redacted(value: Any, found: Counter[str]) -> Any:
     if isinstance(value, str):
         return _redacted_text(value, found)

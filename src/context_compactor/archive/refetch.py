@@ -31,7 +31,7 @@ _NOTE = re.compile(r"Shell cwd was reset to |\s*$")
 class ShownLines(Struct, frozen=True):
     """What a tool has shown of a file.
 
-    `first` and `last` are the lines that were asked for: 0 and None where that was the whole file or cannot be told.
+    `first` and `last` are the lines that were asked for: 0 and None where that was the whole file or is not known.
     `is_cut` says that the end was left out, `is_mixed` that a command may have shown other things too.
     """
 
@@ -60,7 +60,7 @@ def read_shown_lines(original: Original) -> ShownLines:
 
 
 def has_changed(shown: ShownLines, text: str) -> bool | None:
-    """Whether a file that says this now said something else; None where that cannot be told."""
+    """Whether a file that says this now said something else; None where that is not known."""
     block = "\n".join(shown.lines).strip("\n").rstrip()
     if not block:
         return None
@@ -110,7 +110,7 @@ class Refetched(Struct, frozen=True):
     """What became of an attempt to get an original again from where it came from.
 
     `can_restore` says whether that is possible; `text` is what a file says now, and `changed` whether that is not what
-    it said when it was read, or None where that cannot be told. `said` tells all of it to people.
+    it said when it was read, or None where that is not known. `said` tells all of it to people.
     """
 
     kind: RefetchKind
@@ -174,7 +174,7 @@ def _read_again(original: Original, path: Path) -> Refetched:
     lines = f"lines {shown.first:,} to {shown.last or 'the end'} of " if shown.first else ""
     now = "has changed since it was read" if changed else "is as it was when it was read"
     if changed is None:
-        now = "as it is now; whether it has changed since it was read cannot be told"
+        now = "as it is now; whether it has changed since it was read is not known"
     # Of a part of a file the same lines are shown, as they are now.
     text = "\n".join(text.split("\n")[shown.first - 1 : shown.last]) if shown.first else text
     return Refetched("file", original.target, True, f"{lines}{original.target} {now}", text, changed)

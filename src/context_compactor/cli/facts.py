@@ -49,7 +49,7 @@ def _print_kind(kind: str, group: Sequence[Fact], out: LineOutput) -> None:
     out.print(f"{kind} ({len(group):,})", style="bold")
     for fact in group:
         source = fact.ref or f"turn_{fact.turn:03d}"
-        by = f", from the summary of {fact.told_by}" if fact.told_by else ""
+        by = f", from the summary of {fact.summarized_by}" if fact.summarized_by else ""
         status = f"[{fact.status}] " if fact.status else ""
         times = f" ({fact.count:,} times)" if fact.count > 1 else ""
         seen = f" ({moment(fact.last_seen)} UTC)" if fact.last_seen else ""

@@ -79,7 +79,7 @@ def set_tier(
             opened.set_tier(turn, tier)
         name, found = opened.id, opened.tiers()
     if as_json:
-        print_json({"session_id": name, "steering": {str(turn): tier.value for turn, tier in found.items()}})
+        print_json({"session_id": name, "tiers": {str(turn): tier.value for turn, tier in found.items()}})
         return
     out = stdout()
     for turn, tier in found.items():
@@ -125,11 +125,11 @@ def plan(
 
     Example: `compactor plan session.jsonl --target 25% --most 20` or `compactor plan run-42 --keep 12,15 --drop 9`
     """
-    steers = read_overrides(
+    tiers = read_overrides(
         {Tier.KEEP: keep, Tier.SUMMARIZE: summarize, Tier.REFERENCE: reference, Tier.DROP: drop}, "--"
     )
     if is_file(file):
-        if steers:
+        if tiers:
             raise BadSetting(
                 "--keep, --summarize, --reference and --drop need a stored session, and this is a file. "
                 "Try: `compactor compact FILE --session ID` first."
@@ -148,7 +148,7 @@ def plan(
                 f"--window, --model, --summarizer, --tools, --system: session {file!r:.80} already has these. "
                 "Try: leave them out."
             )
-        made = _of_session(file, store, target, level, focus, steers)
+        made = _of_session(file, store, target, level, focus, tiers)
     _print(made, most, as_json)
 
 
@@ -162,7 +162,7 @@ def _of_file(conversation: TranscriptInput, target: str | None, level: Level | N
 
 
 def _of_session(
-    name: str, store: str | None, target: str | None, level: Level | None, focus: str | None, steers: Mapping[int, Tier]
+    name: str, store: str | None, target: str | None, level: Level | None, focus: str | None, tiers: Mapping[int, Tier]
 ) -> Plan:
     from context_compactor.text import parse_target
 
@@ -170,7 +170,7 @@ def _of_session(
     goal = parse_target(target)
     with progress_line("Planning", name), open_session(name, store) as session:
         tokens = goal.of(session.usage().tokens) if goal.percent else goal.tokens
-        return session.plan(focus, level, tokens, tiers=session.tiers() | dict(steers))
+        return session.plan(focus, level, tokens, tiers=session.tiers() | dict(tiers))
 
 
 def _print(made: Plan, most: int | None, as_json: bool) -> None:

@@ -98,8 +98,8 @@ def _rows(report: Report, originals: str) -> Iterator[tuple[str, str]]:
 def _summarizer_rows(report: Report) -> Iterator[tuple[str, str]]:
     """Which model wrote the summary, or why none did, and its calls."""
     calls = report.model_calls
-    if report.told_by:
-        yield "summary by", one_line(report.told_by, 200)
+    if report.summarized_by:
+        yield "summary by", one_line(report.summarized_by, 200)
     elif report.reason and report.status == "success":
         yield "note", one_line(report.reason, 300)
     if calls:

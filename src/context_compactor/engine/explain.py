@@ -90,19 +90,19 @@ def _with_story(decision: Decision, source: TextSource, share: StoryShare) -> De
         return structs.replace(
             decision,
             tier=Tier.KEEP,
-            reason="told in the record, word for word",
+            reason="in the record, word for word",
             tokens_after=source.tokens,
-            strategy="tell what happened",
+            strategy="story",
         )
     how = (
-        f"told in the record ({share.chosen:,} of {plural(share.units, 'sentence')})"
+        f"in the record ({share.chosen:,} of {plural(share.units, 'sentence')})"
         if source.voice is not Voice.CALL
-        else "told as a step"
+        else "in the record as a step"
     )
     kept = decision.tokens_after if decision.tier is Tier.SUMMARIZE else 0
     reason = f"{how}; {decision.reason}" if kept else how
     after = min(source.tokens, kept + round(share.tokens))
-    strategy = decision.strategy if kept else "tell what happened"
+    strategy = decision.strategy if kept else "story"
     return structs.replace(decision, tier=Tier.SUMMARIZE, reason=reason, tokens_after=after, strategy=strategy)
 
 

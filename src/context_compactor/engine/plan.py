@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from itertools import groupby
 
@@ -30,7 +31,7 @@ class Decision(Struct, frozen=True):
 
 
 class TurnPlan(Struct, frozen=True):
-    """What becomes of one turn: its tier, its tokens, and the decisions behind them. `steer` is what the user chose."""
+    """What becomes of one turn: tier, tokens, and the decisions behind them; `set_tier` is what the user chose."""
 
     turn: int
     tier: Tier
@@ -38,12 +39,18 @@ class TurnPlan(Struct, frozen=True):
     tokens_before: int
     tokens_after: int
     decisions: tuple[Decision, ...]
-    steer: Tier | None = None
+    set_tier: Tier | None = None
 
     @property
     def relevance(self) -> float:
         """That of its most relevant target."""
         return max(decision.relevance for decision in self.decisions)
+
+    @property
+    def steer(self) -> Tier | None:
+        """Deprecated: `set_tier`."""
+        warnings.warn("TurnPlan.steer is deprecated; use set_tier", DeprecationWarning, stacklevel=2)
+        return self.set_tier
 
 
 class TierTotal(Struct, frozen=True):
@@ -60,8 +67,14 @@ class Plan(Struct, frozen=True):
 
     decisions: tuple[Decision, ...]
     report: Report
-    steers: dict[int, Tier] = {}
-    """What the user has decided about turns."""
+    tiers: dict[int, Tier] = {}
+    """The tiers that the user has set, by turn."""
+
+    @property
+    def steers(self) -> dict[int, Tier]:
+        """Deprecated: `tiers`."""
+        warnings.warn("Plan.steers is deprecated; use tiers", DeprecationWarning, stacklevel=2)
+        return self.tiers
 
     def turns(self) -> list[TurnPlan]:
         """What becomes of each turn, in order."""
@@ -77,7 +90,7 @@ class Plan(Struct, frozen=True):
             sum(decision.tokens_before for decision in decisions),
             sum(decision.tokens_after for decision in decisions),
             decisions,
-            self.steers.get(number),
+            self.tiers.get(number),
         )
 
     def totals(self) -> tuple[TierTotal, ...]:

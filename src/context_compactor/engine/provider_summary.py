@@ -73,7 +73,7 @@ def without_large_summary(run: CompactionRun, counter: MessageCounter) -> Compac
         [message for _, message in steps], dialect, with_secrets=not run.request.settings.redact_secrets
     )
     what = (
-        "the provider's own summary leaves too little of the target; it is told in the record"
+        "the provider's own summary leaves too little of the target; its content is in the record"
         if dialect.summaries_are_readable
         else f"unreadable past: the provider's sealed summary of {tokens:,} tokens leaves too little of the target; "
         "what it stands for is known only as far as it was given"

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 import msgspec
 from msgspec import Struct
 
+from context_compactor.facts.fact import FormerNames
 from context_compactor.text import plural
 
 Status = Literal["success", "partial", "unchanged", "failed"]
@@ -189,7 +190,7 @@ class Metrics(Struct, frozen=True):
     """Of the pinned parts, the share that is unchanged in the context."""
 
 
-class Report(Struct, frozen=True, kw_only=True):
+class Report(FormerNames, frozen=True, kw_only=True):
     """What one compaction did. `unchanged` and `partial` are not errors; `reason` says why."""
 
     status: Status
@@ -218,7 +219,7 @@ class Report(Struct, frozen=True, kw_only=True):
     expected: Expected | None = None
     """What a model would be asked; only in a dry run."""
     model_calls: tuple[ModelCall, ...] = ()
-    told_by: str = ""
+    summarized_by: str = ""
     """The model that wrote the record; empty when the engine wrote it alone."""
     corrections: tuple[str, ...] = ()
     """What was changed in that model's text before it was used: each line that was corrected or left out, and why."""

@@ -96,12 +96,6 @@ class CompactionResult(Struct, frozen=True):
         view = self.context.composer.view
         return [turn for turn in view.turns if view.zones[turn.number] is Zone.FOLDED]
 
-    @property
-    def folded_facts(self) -> tuple[Fact, ...]:
-        """What is known of these turns."""
-        gone = {turn.number for turn in self.folded}
-        return tuple(fact for fact in self.run.parsed.facts if fact.turn in gone or fact.last_turn in gone)
-
 
 class Summarizer(Protocol):
     """Whoever may write another record for a compaction. What it returns is used."""

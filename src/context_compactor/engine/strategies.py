@@ -170,7 +170,7 @@ class TruncateOutputs:
                 continue
             is_end = block.first < self.keep_lines or block.first + block.lines > source.lines - self.keep_lines
             if is_end or _TELLING.search(block.text):
-                reason = "head or tail of a large output" if is_end else "tells of an error"
+                reason = "head or tail of a large output" if is_end else "mentions an error"
                 yield Option(self.name, source.number, Tier.KEEP, block.text, reason, source.weight * self.boost, at)
 
 
@@ -247,7 +247,7 @@ class FollowTierOverrides:
     """Leaves one line or nothing of a turn that was lowered, and of one to be shortened at least how it begins."""
 
     overrides: TierOverrides = field(default_factory=dict)
-    name: str = "steer"
+    name: str = "set tier"
 
     def propose(self, view: PlanningView) -> Iterator[Option]:
         """One option for each text of a turn that the user decided about."""

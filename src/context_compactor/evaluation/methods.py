@@ -60,7 +60,7 @@ def model_use_of(report: Report) -> ModelUse:
     """What a report says of its model."""
     calls = report.model_calls
     return ModelUse(
-        why="" if report.told_by else _why(calls),
+        why="" if report.summarized_by else _why(calls),
         calls=len(calls),
         shown=sum(call.tokens_shown for call in calls),
         written=sum(call.tokens_written for call in calls),

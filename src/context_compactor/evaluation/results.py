@@ -98,7 +98,7 @@ class SampleScore(Struct, frozen=True):
     shares: dict[str, float | None]
 
 
-class Evaluation(Struct, frozen=True, kw_only=True, rename={"model_use": "told"}):
+class Evaluation(Struct, frozen=True, kw_only=True):
     """Everything that was measured."""
 
     version: str

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import warnings
+from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType, field
+from msgspec.structs import force_setattr
 
 from context_compactor.dialects.messages import Role
 
@@ -28,7 +30,24 @@ FactKind = Literal[
 ]
 
 
-class Fact(Struct, frozen=True):
+class FormerNames(Struct, frozen=True, kw_only=True):
+    """Reads the JSON field `told_by`, as `summarized_by` was called before, and never writes it."""
+
+    former_summarized_by: str | UnsetType = field(default=UNSET, name="told_by")
+
+    def __post_init__(self) -> None:
+        if self.former_summarized_by is not UNSET:
+            force_setattr(self, "summarized_by", self.former_summarized_by)
+            force_setattr(self, "former_summarized_by", UNSET)
+
+    @property
+    def told_by(self) -> Any:
+        """Deprecated: `summarized_by`."""
+        warnings.warn("told_by is deprecated; use summarized_by", DeprecationWarning, stacklevel=2)
+        return getattr(self, "summarized_by")  # noqa: B009  each subclass has it
+
+
+class Fact(FormerNames, frozen=True):
     """`content` is one line, in the words of its source; `detail` a second one (of a failure, its error).
 
     `status` is what became of it (`done`, `active`, `blocked`, `open`, `resolved`, `given up`, `denied`, `running`,
@@ -46,7 +65,7 @@ class Fact(Struct, frozen=True):
     count: int = 1
     last_turn: int = 0
     ref: str = ""
-    told_by: str = ""
+    summarized_by: str = ""
     """The model that says so; empty when it was read from the conversation itself. A hint then, and never a rule."""
     outcome: str = ""
     """Of a failure: what resolved it or who gave it up, in a few words that the conversation shows."""

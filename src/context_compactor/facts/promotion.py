@@ -299,7 +299,7 @@ def promote(
     What only a model says is left out. `day` is the date as in 2026-01-26, `seen` has sessions of the same owner alone.
     Doing it again with the same facts changes nothing.
     """
-    facts = [fact for fact in facts if not fact.told_by]
+    facts = [fact for fact in facts if not fact.summarized_by]
     rules = [_spoken_lesson(fact, session_id, day) for fact in lasting_rules(facts)]
     decisions = [_spoken_lesson(fact, session_id, day) for fact in facts if is_architectural(fact)]
     failures = [fact for fact in facts if is_recurring(fact, seen) or is_given_up(fact)]

@@ -190,7 +190,7 @@ def _last_turn(fact: Fact) -> int:
 def _fact(fact: Fact) -> schemas.FactOutput:
     ref = fact.ref or f"turn_{_last_turn(fact):03d}"
     line = clip_line(fact_line(fact), _LONGEST_FACT)
-    return schemas.FactOutput(fact.kind, line, ref, fact.turn, fact.told_by, fact.first_seen, fact.last_seen)
+    return schemas.FactOutput(fact.kind, line, ref, fact.turn, fact.summarized_by, fact.first_seen, fact.last_seen)
 
 
 _MOST_CHARS = 24_000

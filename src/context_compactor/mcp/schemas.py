@@ -251,7 +251,7 @@ class FactOutput(Struct, frozen=True, omit_defaults=True):
     line: str
     ref: str
     turn: int
-    told_by: str = ""
+    summarized_by: str = ""
     first_seen: str | None = None
     last_seen: str | None = None
 
@@ -268,7 +268,7 @@ class FactsOutput(PagedOutput, frozen=True, kw_only=True):
         counts = ", ".join(f"{kind} {count:,}" for kind, count in self.counts.items()) or "none yet"
         yield f"[facts: {counts}; page {self.page:,} of {self.pages:,}, newest first]"
         for fact in self.facts:
-            hint = f" [told by {fact.told_by}, not checked]" if fact.told_by else ""
+            hint = f" [from a summary by {fact.summarized_by}, not checked]" if fact.summarized_by else ""
             yield f"{fact.kind}: {fact.line}{hint}"
 
 

@@ -118,10 +118,11 @@ def _endpoint(verb: AnyVerb, service: Service) -> HTTPRouteHandler:
         except CompactorError as error:
             return problem_response(problem_of(error, _public_text(context.scope, context.id, error)))
 
-    path = verb.path.replace("{id}", "{id:str}").replace("{ref}", "{ref:str}")
+    known = (verb.path, verb.former_path) if verb.former_path else (verb.path,)
+    paths = [path.replace("{id}", "{id:str}").replace("{ref}", "{ref:str}") for path in known]
     # Of a stream the head alone cannot be asked for: it has no end to wait for.
     methods: Any = ["GET", "HEAD"] if verb.method == "GET" and verb is not ServerVerbs.events else [verb.method]
-    return HTTPRouteHandler(path, http_method=methods, name=verb.name, status_code=200)(respond)
+    return HTTPRouteHandler(paths, http_method=methods, name=verb.name, status_code=200)(respond)
 
 
 async def _request_context(verb: AnyVerb, service: Service, request: Request[Any, Any, Any]) -> RequestContext[Any]:

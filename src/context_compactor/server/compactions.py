@@ -1,4 +1,4 @@
-"""Handlers of compactions: compact, cancel, plan, steering, undo and redo, checkpoints and handoffs."""
+"""Handlers of compactions: compact, cancel, plan, tiers, undo and redo, checkpoints and handoffs."""
 
 from __future__ import annotations
 
@@ -121,22 +121,22 @@ async def plan(request: RequestContext[schemas.PlanQuery]) -> JsonResponse[schem
     query = request.params
 
     def work(session: Session) -> JsonResponse[schemas.PlanAnswer]:
-        made = session.plan(query.focus, query.level, query.target_tokens, tiers=query.steers())
+        made = session.plan(query.focus, query.level, query.target_tokens, tiers=query.tiers())
         report = public_report(made.report, request.id)
         return json_response(
-            schemas.PlanAnswer(decisions=list(made.decisions), report=report, steers=_turn_steers(made.steers))
+            schemas.PlanAnswer(decisions=list(made.decisions), report=report, tiers=_turn_tiers(made.tiers))
         )
 
     return await request.run_compaction(work)
 
 
 @handles(Verbs.tiers)
-async def steering(request: RequestContext[schemas.NoQuery]) -> schemas.SteeringAnswer:
-    return schemas.SteeringAnswer(session_id=request.id, steers=_turn_steers(await request.session(Session.tiers)))
+async def tiers(request: RequestContext[schemas.NoQuery]) -> schemas.TiersAnswer:
+    return schemas.TiersAnswer(session_id=request.id, tiers=_turn_tiers(await request.session(Session.tiers)))
 
 
 @handles(Verbs.set_tier)
-async def steer(request: RequestContext[schemas.SteerBody]) -> schemas.SteeringAnswer:
+async def set_tier(request: RequestContext[schemas.TierBody]) -> schemas.TiersAnswer:
     body = request.params
     if body.turn is None and body.tier is not None:
         raise BadSetting(f"tier is {body.tier} but turn is missing. Try: give both, or neither to clear all tiers.")
@@ -148,8 +148,8 @@ async def steer(request: RequestContext[schemas.SteerBody]) -> schemas.SteeringA
             session.clear_tier(body.turn)
         return session.tiers()
 
-    return schemas.SteeringAnswer(session_id=request.id, steers=_turn_steers(await request.session(work)))
+    return schemas.TiersAnswer(session_id=request.id, tiers=_turn_tiers(await request.session(work)))
 
 
-def _turn_steers(steers: Mapping[int, Tier]) -> list[schemas.TurnSteer]:
-    return [schemas.TurnSteer(turn=turn, tier=tier) for turn, tier in steers.items()]
+def _turn_tiers(tiers: Mapping[int, Tier]) -> list[schemas.TurnTier]:
+    return [schemas.TurnTier(turn=turn, tier=tier) for turn, tier in tiers.items()]

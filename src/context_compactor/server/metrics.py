@@ -203,6 +203,8 @@ def make_collector(
         yield _gauge("compactor_event_readers", "Who follows events of this server", {(): float(len(readers))})
         yield _rising("compactor_event_readers_dropped", "Readers that were too slow", {(): float(readers.dropped)})
         sent = {(outcome,): float(sender.counts[outcome]) for outcome in _DELIVERY_OUTCOMES}
-        yield _rising("compactor_webhook_deliveries", "Attempts to tell webhooks, by this server", sent, "outcome")
+        yield _rising(
+            "compactor_webhook_deliveries", "Attempts to deliver events to webhooks, by this server", sent, "outcome"
+        )
 
     return look

@@ -64,6 +64,8 @@ def document(verbs: tuple[AnyVerb, ...] = VERBS) -> bytes:
     _, schemas = msgspec.json.schema_components(sorted(kinds, key=lambda kind: kind.__name__), ref_template=_REF)
     # What a report computes is sent with it.
     schemas["Report"]["properties"] |= {"tokens_saved": {"type": "integer"}, "reduction_percent": {"type": "number"}}
+    for name in ("Report", "Fact"):  # read, never sent
+        del schemas[name]["properties"]["told_by"]
     for name, public in _PUBLIC_NAMES.items():
         schemas[public] = {**schemas.pop(name), "title": public}
     whole = {
@@ -94,7 +96,11 @@ def document(verbs: tuple[AnyVerb, ...] = VERBS) -> bytes:
 def _paths(verbs: tuple[AnyVerb, ...], schemas: dict[str, Any]) -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for verb in verbs:
-        paths.setdefault(verb.path, {})[verb.method.lower()] = _operation(verb, schemas)
+        method, operation = verb.method.lower(), _operation(verb, schemas)
+        paths.setdefault(verb.path, {})[method] = operation
+        if verb.former_path:
+            former = {"operationId": f"{verb.name}_former", "deprecated": True}
+            paths.setdefault(verb.former_path, {})[method] = operation | former
     return paths
 
 
@@ -193,7 +199,7 @@ def _problem(status: int) -> dict[str, Any]:
 
 def _webhook() -> dict[str, Any]:
     return {
-        "summary": "Tell a webhook of an event.",
+        "summary": "Send an event to a webhook.",
         "description": "What the server sends to an address that was given to `POST /v1/webhooks`, at least once.",
         "parameters": [
             {**_parameter(name, "header", {"type": "string"}, required=True), "description": text}

@@ -114,7 +114,7 @@ _WEBHOOK = schemas.WebhookAnswer(
     disabled_at=None,
     reason="",
 )
-_STEER = schemas.TurnSteer(turn=12, tier=Tier.KEEP)
+_TIER = schemas.TurnTier(turn=12, tier=Tier.KEEP)
 _ANSWERS: tuple[Struct, ...] = (
     _SESSION,
     schemas.SessionPage(sessions=[_SESSION]),
@@ -146,9 +146,9 @@ _ANSWERS: tuple[Struct, ...] = (
             Decision("agent: The token has expired", 12, Kind.TALK, Tier.KEEP, "pin", KEPT, 431, 431, "turn_012"),
         ],
         report=_REPORT,
-        steers=[_STEER],
+        tiers=[_TIER],
     ),
-    schemas.SteeringAnswer(session_id=SESSION_ID, steers=[_STEER]),
+    schemas.TiersAnswer(session_id=SESSION_ID, tiers=[_TIER]),
     schemas.CompactionPage(compactions=[_REPORT], totals=_TOTALS),
     schemas.CancelAnswer(session_id=SESSION_ID, cancelled=True),
     schemas.UndoAnswer(changed=True, report=_REPORT),
@@ -232,7 +232,7 @@ _ANSWERS: tuple[Struct, ...] = (
             )
         ],
     ),
-    schemas.ReplayAnswer(owed=12),
+    schemas.ReplayAnswer(queued=12),
     schemas.HealthAnswer(status="ok", version=__version__),
 )
 
@@ -265,7 +265,7 @@ EXAMPLES: dict[str, Any] = ANSWERS | {
         ]
     },
     "CompactBody": {"level": "soft", "focus": "the login test", "dry_run": False},
-    "SteerBody": {"turn": 12, "tier": "keep"},
+    "TierBody": {"turn": 12, "tier": "keep"},
     "RestoreBody": {"ref": REF},
     "CheckpointBody": {"note": "The fixture's clock stands still on purpose."},
     "HandoffBody": {"phase": "write", "task": "Fix the fixture's clock", "feature": "login"},

@@ -117,7 +117,7 @@ async def replay(request: RequestContext[schemas.ReplayBody]) -> schemas.ReplayA
 
     queued = await request.service.run(queue)
     request.service.sender.notify()
-    return schemas.ReplayAnswer(owed=queued)
+    return schemas.ReplayAnswer(queued=queued)
 
 
 def _find_webhook(request: RequestContext[Any]) -> Webhook:

@@ -220,7 +220,7 @@ def commit_compaction(core: Core, ask: CompactionRequest, made: PendingCompactio
         from context_compactor.sessions.summaries import drop_presummary
 
         drop_presummary(core, "a compaction came that did not use it")
-    if made.asked and not report.told_by:
+    if made.asked and not report.summarized_by:
         core.emit("job.dropped", what="summary by a model", reason=report.reason)
     for event in events:
         core.bus.emit(event, is_stored=True)

@@ -93,7 +93,7 @@ def first_turn(facts: Iterable[Fact]) -> int:
 
 
 def _pattern(fact: Fact) -> str:
-    return replace_surrogates(error_key(fact)) if fact.kind in ("failure", "error") and not fact.told_by else ""
+    return replace_surrogates(error_key(fact)) if fact.kind in ("failure", "error") and not fact.summarized_by else ""
 
 
 def all_facts(
@@ -116,7 +116,7 @@ def all_facts(
     if any(fact.kind == "failure" and fact.status != RESOLVED for fact in kept):
         kept = resolve_facts(kept, parsed_context(core).turns)
     facts = (fact for fact in (*kept, *live) if kind is None or fact.kind in kinds)
-    return merge(fact for fact in facts if from_models or not fact.told_by)
+    return merge(fact for fact in facts if from_models or not fact.summarized_by)
 
 
 def merge(facts: Iterable[Fact]) -> list[Fact]:

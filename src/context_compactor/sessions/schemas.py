@@ -80,7 +80,7 @@ class CompactBody(Body, frozen=True):
     dry_run: bool = False
 
 
-class SteerBody(Body, frozen=True):
+class TierBody(Body, frozen=True):
     """A tier for a turn. Without a tier the turn is left to the engine again; without both, all turns are."""
 
     turn: Annotated[int, Meta(ge=-1_000_000, le=1_000_000_000)] | None = None
@@ -146,7 +146,7 @@ class PageQuery(Body, frozen=True):
 
 
 class PlanQuery(Body, frozen=True):
-    """How it would be compacted; without anything, as the settings say and with the session's own steers.
+    """How it would be compacted; without anything, as the settings say and with the tiers that are set in the session.
 
     With turns for any tier, be it none, it is as if these had been decided and no others.
     """
@@ -159,7 +159,7 @@ class PlanQuery(Body, frozen=True):
     reference: Turns | None = None
     drop: Turns | None = None
 
-    def steers(self) -> dict[int, Tier] | None:
+    def tiers(self) -> dict[int, Tier] | None:
         """The tiers by turn; None when the session's own count."""
         given = {tier: getattr(self, tier.value) for tier in Tier}
         if all(turns is None for turns in given.values()):
@@ -323,26 +323,36 @@ class CompactAnswer(Answer, frozen=True):
     report: Report
 
 
-class TurnSteer(Answer, frozen=True):
-    """What was decided about a turn."""
+class TurnTier(Answer, frozen=True):
+    """The tier that is set for a turn."""
 
     turn: int
     tier: Tier
 
 
-class SteeringAnswer(Answer, frozen=True):
-    """What was decided about turns that stand in the context."""
+class _WithTiers(Answer, frozen=True, kw_only=True):
+    tiers: list[TurnTier] = []
+    steers: Annotated[
+        list[TurnTier], Meta(description="Former name of `tiers`: the same.", extra_json_schema={"deprecated": True})
+    ] = []
+
+    def __post_init__(self) -> None:
+        both = self.tiers or self.steers
+        structs.force_setattr(self, "tiers", both)
+        structs.force_setattr(self, "steers", both)
+
+
+class TiersAnswer(_WithTiers, frozen=True):
+    """The tiers that are set for turns in the context."""
 
     session_id: str
-    steers: list[TurnSteer]
 
 
-class PlanAnswer(Answer, frozen=True):
-    """What a compaction would do: every decision, the report that it would have, and what was decided about turns."""
+class PlanAnswer(_WithTiers, frozen=True):
+    """What a compaction would do: every decision, the report that it would have, and the tiers that are set."""
 
     decisions: list[Decision]
     report: Report
-    steers: list[TurnSteer]
 
 
 class CompactionPage(Answer, frozen=True):
@@ -513,7 +523,15 @@ class DeliveriesAnswer(Answer, frozen=True):
 class ReplayAnswer(Answer, frozen=True):
     """How many events will be sent again."""
 
-    owed: int
+    queued: int = 0
+    owed: Annotated[
+        int, Meta(description="Former name of `queued`: the same.", extra_json_schema={"deprecated": True})
+    ] = 0
+
+    def __post_init__(self) -> None:
+        both = self.queued or self.owed
+        structs.force_setattr(self, "queued", both)
+        structs.force_setattr(self, "owed", both)
 
 
 class HealthAnswer(Answer, frozen=True):

@@ -71,6 +71,7 @@ def renamed(old: str, method: Callable[P, T]) -> Callable[P, T]:
         warnings.warn(f"{old}() is deprecated; use {method.__name__}()", DeprecationWarning, stacklevel=2)
         return method(*args, **kwargs)
 
+    call.__doc__ = f"Deprecated: `{method.__name__}`."
     return call
 
 

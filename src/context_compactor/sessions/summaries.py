@@ -49,7 +49,7 @@ def _record_spending(core: Core, more: Spending, check: SpendingCheck) -> None:
         core.save(structs.replace(state, spent=state.spent.plus(more)))
 
 
-PRESUMMARY = "summary told ahead"
+PRESUMMARY = "summary prepared in the background"
 """What events call it; older readers know it by this name."""
 PAUSE_SECONDS = 300.0
 _CHANGED = "what it was made from has changed"
@@ -93,7 +93,7 @@ class SessionSummarizer:
         finally:
             self._summarizer.join(fork)
         if fork.spent.attempts:
-            note_model_outcome(self._core, self._summarizer, "" if made.report.told_by else made.report.reason)
+            note_model_outcome(self._core, self._summarizer, "" if made.report.summarized_by else made.report.reason)
         return made
 
     def estimate(self, result: CompactionResult) -> CompactionResult:

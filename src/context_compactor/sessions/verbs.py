@@ -57,6 +57,8 @@ class VerbOptions(TypedDict, total=False):
     media_type: str
     is_open: bool
     """Whether no token is needed."""
+    former_path: str
+    """The path that it had in an earlier version, which is still answered."""
 
 
 class Verb(Generic[P, Q, A, R]):
@@ -83,6 +85,7 @@ class Verb(Generic[P, Q, A, R]):
         self.headers = options.get("headers", ())
         self.media_type = options.get("media_type", "application/json")
         self.is_open = options.get("is_open", False)
+        self.former_path = options.get("former_path", "")
         self.arguments = arguments
         self.doc = inspect.getdoc(arguments) or ""
         self.is_variant = False
@@ -182,11 +185,11 @@ def _ask(request: type[Q], session_id: str = "", ref: str = "", /, **fields: Any
 
 
 def _plan(answer: schemas.PlanAnswer) -> Plan:
-    return Plan(tuple(answer.decisions), answer.report, {each.turn: each.tier for each in answer.steers})
+    return Plan(tuple(answer.decisions), answer.report, {each.turn: each.tier for each in answer.tiers})
 
 
-def _tiers(answer: schemas.SteeringAnswer) -> dict[int, Tier]:
-    return {each.turn: each.tier for each in answer.steers}
+def _tiers(answer: schemas.TiersAnswer) -> dict[int, Tier]:
+    return {each.turn: each.tier for each in answer.tiers}
 
 
 def _turns_by_tier(tiers: Mapping[int, str] | None) -> dict[str, str]:
@@ -349,28 +352,33 @@ class Verbs:
         return _ask(schemas.PlanQuery, session_id, **given, **_turns_by_tier(tiers))
 
     @verb(
-        f"GET {_SESSION}/steering", NoQuery, schemas.SteeringAnswer, result=_tiers, name="steering", tag="compactions"
+        f"GET {_SESSION}/tiers",
+        NoQuery,
+        schemas.TiersAnswer,
+        result=_tiers,
+        tag="compactions",
+        former_path=f"{_SESSION}/steering",
     )
     def tiers(self, session_id: str) -> VerbCall[NoQuery]:
         """List the tiers that are set for turns in the context."""
         return _ask(NoQuery, session_id)
 
     @verb(
-        f"POST {_SESSION}/steering",
-        schemas.SteerBody,
-        schemas.SteeringAnswer,
+        f"POST {_SESSION}/tiers",
+        schemas.TierBody,
+        schemas.TiersAnswer,
         result=_tiers,
-        name="steer",
         tag="compactions",
+        former_path=f"{_SESSION}/steering",
     )
-    def set_tier(self, session_id: str, turn: int, tier: str) -> VerbCall[schemas.SteerBody]:
+    def set_tier(self, session_id: str, turn: int, tier: str) -> VerbCall[schemas.TierBody]:
         """Set the tier of a turn for every compaction, or clear it."""
-        return _ask(schemas.SteerBody, session_id, turn=turn, tier=tier)
+        return _ask(schemas.TierBody, session_id, turn=turn, tier=tier)
 
     @set_tier.variant(_tiers)
-    def clear_tier(self, session_id: str, turn: int | None = None) -> VerbCall[schemas.SteerBody]:
+    def clear_tier(self, session_id: str, turn: int | None = None) -> VerbCall[schemas.TierBody]:
         """Clear the tier of a turn, or of all turns."""
-        return _ask(schemas.SteerBody, session_id, turn=turn)
+        return _ask(schemas.TierBody, session_id, turn=turn)
 
     @verb(f"GET {_SESSION}/compactions", schemas.PageQuery, schemas.CompactionPage, tag="compactions")
     def compactions(self, session_id: str, after: str | None = None, limit: int = 100) -> VerbCall[schemas.PageQuery]:
@@ -529,7 +537,7 @@ class Verbs:
         f"POST {_WEBHOOK}/replay",
         schemas.ReplayBody,
         schemas.ReplayAnswer,
-        result=lambda answer: answer.owed,
+        result=lambda answer: answer.queued,
         tag="events",
     )
     def replay(self, webhook_id: str, after: str = "") -> VerbCall[schemas.ReplayBody]:

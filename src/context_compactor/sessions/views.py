@@ -136,8 +136,7 @@ def _undo_or_redo(core: Core, kind: str) -> Report | None:
 def report_of(core: Core, compacted: LoggedCompaction) -> Report:
     """The report of a compaction, as it was written."""
     content = core.store.get([compacted.note.report])[compacted.note.report]
-    known = {name: value for name, value in read_json(content).items() if name in Report.__struct_fields__}
-    return msgspec.convert(known, Report)
+    return msgspec.convert(read_json(content), Report)
 
 
 class Placed(Struct, frozen=True):

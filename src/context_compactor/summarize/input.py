@@ -276,7 +276,7 @@ def reason_to_skip(result: CompactionResult) -> str:
     if result.report.status != "success":
         return "the context does not fit even without one"
     if not result.folded:
-        return "no turn was folded, so there is nothing to tell"
+        return "no turn was folded, so there is nothing to summarize"
     if not summary_tokens(result):
         return f"a target of {result.run.goal.target:,} tokens leaves no room for a record by a model"
     return ""

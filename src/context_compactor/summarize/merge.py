@@ -249,7 +249,7 @@ def _with_record(result: CompactionResult, written: WrittenContext, model: str) 
     damage = find_damage(result.run.parsed.messages, written.messages, result.run.config.dialect)
     context = structs.replace(result.context, written=written, damage=damage)
     placed = build_result(result.run, context, tuple(_decisions_after(result, written)))
-    return structs.replace(placed, report=structs.replace(placed.report, told_by=model))
+    return structs.replace(placed, report=structs.replace(placed.report, summarized_by=model))
 
 
 def _decisions_after(result: CompactionResult, written: WrittenContext) -> Iterator[Decision]:
@@ -259,7 +259,7 @@ def _decisions_after(result: CompactionResult, written: WrittenContext) -> Itera
     for decision in explain_decisions(result.context.composer, result.context.cut, result.context.written.detached):
         is_shown = {decision.ref, reference_id("turn", max(decision.turn, 0))} & shown
         if decision.turn in folded and not is_shown and decision.tier in (Tier.KEEP, Tier.SUMMARIZE):
-            changes = {"strategy": "summarizer", "reason": "told in the model's record", "tokens_after": 0}
+            changes = {"strategy": "summarizer", "reason": "in the summarizer's record", "tokens_after": 0}
             yield structs.replace(decision, tier=Tier.SUMMARIZE, **changes)
         else:
             yield decision

@@ -303,7 +303,7 @@ def open_summarizer(
 def objections_of(outcome: SummaryOutcome) -> str:
     """The first objections in words, without the text that was objected to."""
     words = dict.fromkeys(objection.advice[:_MAX_REASON_CHARS] for objection in outcome.objections)
-    return "; ".join(list(words)[:_MAX_REASONS]) or "there was nothing to tell"
+    return "; ".join(list(words)[:_MAX_REASONS]) or "there was nothing to summarize"
 
 
 def corrections_of(outcome: SummaryOutcome) -> tuple[str, ...]:

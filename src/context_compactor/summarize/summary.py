@@ -368,9 +368,9 @@ def reason_not_to_use(prepared: PreparedSummary, folded: dict[int, int], focus: 
     if focus:
         return "it was written without the focus that is wanted"
     if not folded.keys() >= set(prepared.turns):
-        return "it tells of turns that stay"
+        return "it covers turns that stay"
     share = sum(folded[number] for number in prepared.turns) / max(sum(folded.values()), 1)
-    return "" if share >= _LEAST_COVERED else f"it tells only {share:.0%} of what is folded"
+    return "" if share >= _LEAST_COVERED else f"it covers only {share:.0%} of what is folded"
 
 
 def without_current_state(summary: Summary) -> Summary:

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, ClassVar
 
 from textual import events
@@ -20,6 +20,7 @@ from textual.widgets import Input, TextArea
 from textual.worker import Worker
 
 from context_compactor.errors import CompactorError
+from context_compactor.sessions.core import wall_clock
 from context_compactor.tui.chat.chats import Chats
 from context_compactor.tui.formatting import cut_line
 from context_compactor.tui.plan_editor import PlanDraft
@@ -37,10 +38,6 @@ _LEAVE_SECONDS = 2.0
 _CANCELLABLE_GROUPS = ("command", "talk")
 _MAX_MESSAGE = 1_000
 _RETRY_SECONDS = 2.0
-
-
-def _wall_clock() -> datetime:
-    return datetime.now(UTC)
 
 
 class CompactorApp(KeyQueueApp):
@@ -61,7 +58,7 @@ class CompactorApp(KeyQueueApp):
         session_id: str = "",
         *,
         chats: Chats | None = None,
-        now: Callable[[], datetime] = _wall_clock,
+        now: Callable[[], datetime] = wall_clock,
     ) -> None:
         super().__init__()
         self.source = source

@@ -199,7 +199,7 @@ def plan_row(
 ) -> Row:
     """A turn in a line. A tier that was chosen and is not planned yet has a mark behind it."""
     chosen = tiers.get(turn.turn)
-    is_waiting = is_planning and chosen is not turn.steer
+    is_waiting = is_planning and chosen is not turn.set_tier
     tier = chosen or turn.tier
     return [
         Cell(f"{turn.turn:,}" if turn.turn > 0 else "instr", "faint"),

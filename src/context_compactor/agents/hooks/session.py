@@ -149,10 +149,10 @@ def losses_message(call: HookCall, losses: SummaryLosses) -> str:
         lines=losses.lines()[:50],
     )
     if not losses.lost:
-        return f"compactor: the summary tells all {losses.checked:,} facts that were known."
+        return f"compactor: the summary has all {losses.checked:,} facts that were known."
     shown = "; ".join(one_line(line, _LONGEST) for line in losses.lines()[:_MOST_SHOWN])
     return (
-        f"compactor: the summary tells {kept:,} of {losses.checked:,} known facts. Not in it: {counts}, such as "
+        f"compactor: the summary has {kept:,} of {losses.checked:,} known facts. Not in it: {counts}, such as "
         f"{shown}. The model is given them again, and every original can be recalled."
     )
 

@@ -43,14 +43,6 @@ def status_line(command: Command) -> dict[str, Any]:
     return {"type": "command", "command": _shell_line(command, "statusline", _missing(CLAUDE_CODE, command))}
 
 
-def plugin_files() -> dict[str, dict[str, Any]]:
-    """The files of the Claude Code plugin that register something, by their names in its folder."""
-    return {
-        "hooks/hooks.json": {"hooks": {event: [group] for event, group in hook_groups(CLAUDE_CODE, BY_NAME).items()}},
-        ".mcp.json": {"mcpServers": {SERVER: mcp_server(CLAUDE_CODE, BY_NAME)}},
-    }
-
-
 def _hook_group(agent: CodingAgent, hook: HookEvent, command: Command) -> dict[str, Any]:
     matcher = {} if hook.matcher is None else {"matcher": hook.matcher}
     message = {"systemMessage": _missing(agent, command)}

@@ -81,14 +81,14 @@ async def settings(screen: SessionScreen, rest: str) -> None:
     lines = [f"{'*' if name in other else ' '} {name:<32}{_value_text(name, value)}" for name, value in known.items()]
     note = f"{plural(len(other), 'setting')} with a star: not as usual. /settings NAME says what one does."
     if source.is_remote:
-        note += "\nA server tells only those that a session has of its own."
+        note += "\nA server shows only the settings of the session itself."
     show_pieces(screen, f"settings of {screen.session_id}", [TextPiece("", "\n".join([note, "", *lines]))])
 
 
 def _setting_text(name: str, known: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
     if name not in known:
         why = "it may hold a password" if name == "store" else "it is as the server has it"
-        return f"{name} is not told: {why}."
+        return f"{name} cannot be shown: {why}."
     default = f" (by default {_value_text(name, usual[name])})" if known[name] != usual[name] else ""
     return f"{name} = {_value_text(name, known[name])}{default}"
 

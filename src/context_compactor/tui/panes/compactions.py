@@ -105,8 +105,8 @@ class PlotPane(Pane):
 
     def compose(self) -> ComposeResult:
         yield placeholder()
-        yield PlotextPlot(id="saw")
-        yield Static(id="saw-words", classes="why", markup=False)
+        yield PlotextPlot(id="series")
+        yield Static(id="series-text", classes="why", markup=False)
 
     async def load(self) -> None:
         series = await self.source.plotted(self.session_id)
@@ -115,7 +115,7 @@ class PlotPane(Pane):
         plot.display = bool(series.points)
         if series.points:
             _draw_plot(plot, series)
-        self.query_one("#saw-words", Static).update(_plot_text(series))
+        self.query_one("#series-text", Static).update(_plot_text(series))
 
 
 def _draw_plot(plot: PlotextPlot, series: TokenPlot) -> None:

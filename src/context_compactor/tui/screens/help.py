@@ -33,8 +33,8 @@ _PROMPT = (
     ("Enter", "send"),
     ("Alt+Enter, Ctrl+J", "a new line; so does Shift+Enter where the terminal tells it"),
     ("↑ ↓", "what was entered before and after, from the first and the last line"),
-    ("PgUp, PgDn", "what was told before"),
-    ("Esc", "closes what was told, then goes back"),
+    ("PgUp, PgDn", "earlier messages of the app"),
+    ("Esc", "closes the message, then goes back"),
     ("Ctrl+C", "copies what is selected, else cancels, else empties the prompt, else leaves"),
 )
 _WIDTH = 22

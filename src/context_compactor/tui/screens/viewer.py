@@ -20,7 +20,6 @@ from context_compactor.tui.sources.base import SessionSource, SourceChange, Text
 from context_compactor.tui.widgets.bars import KeysFooter
 
 _PAGE_SIZE = 8_000
-PiecesReader = Callable[[], Awaitable[Sequence[TextPiece]]]
 
 
 class DocumentPage(Struct, frozen=True):

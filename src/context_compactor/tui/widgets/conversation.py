@@ -148,7 +148,7 @@ class PendingAnswer(Vertical):
         self._question = Static(classes="user", markup=False)
         self._thought = Static(classes="thought", markup=False)
         self._answer = Prose()
-        self._note_lines = Vertical(id="told")
+        self._note_lines = Vertical(id="notes")
         self._doing = Static(classes="doing", markup=False)
 
     def compose(self) -> ComposeResult:

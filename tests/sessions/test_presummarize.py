@@ -24,10 +24,10 @@ from context_compactor.store.sqlite import SqliteStore
 from context_compactor.summarize.model import ModelAnswer
 from context_compactor.testing import ScriptedModel
 from context_compactor.tokens.prices import ModelUsage
+from tests.sessions.summarizing import FIRST, PLAIN, QUICK, Ears, Slow, opened, step, steps, stories
 from tests.sessions.talk import illegal
-from tests.sessions.telling import FIRST, PLAIN, QUICK, Ears, Slow, opened, step, steps, stories
 from tests.store.children import Child
-from tests.summarize.scenes import GOOD
+from tests.summarize.samples import GOOD
 from tests.waiting import PATIENCE, wait_for
 
 USER = {"role": "user", "content": "Go on with the handler."}
@@ -77,7 +77,7 @@ def test_what_was_told_ahead_is_swapped_in_at_the_threshold_without_asking_anybo
         report = fill(session)
         assert len(model.requests) == asked
         assert report.level == "soft"
-        assert report.told_by == "scripted"
+        assert report.summarized_by == "scripted"
         assert "summarized 34 of the" in report.reason
         assert len(report.model_calls) == asked
         assert any("httpOnly cookie" in line for line in stories(session))
@@ -127,7 +127,7 @@ def test_it_outlives_the_process(tmp_path: Path):
     model = ScriptedModel([GOOD])
     with opened(model, tmp_path) as session:
         report = fill(session)
-        assert report.told_by == "scripted"
+        assert report.summarized_by == "scripted"
         assert model.requests == []
         assert session.verify() == []
 
@@ -139,7 +139,7 @@ def test_a_compaction_that_somebody_asks_for_uses_it_and_one_with_a_focus_does_n
             session.prepare()
             before = len(model.requests)
             report = session.compact(focus=focus)
-            assert report.told_by == "scripted"
+            assert report.summarized_by == "scripted"
             assert (len(model.requests) > before) is asked
             assert bool(ears.reasons(PRESUMMARY)) is asked
             assert state_of(session).presummary == ""
@@ -227,7 +227,7 @@ def test_no_snapshot_is_needed_for_a_summary_of_a_log_that_goes_on(tmp_path: Pat
             assert ahead.result(PATIENCE).summarized == 34
         assert session._core.store.entries("run", until=head) == entries
         report = fill(session, 38)
-        assert report.told_by == "scripted"
+        assert report.summarized_by == "scripted"
         history, context = session.history(), session.context()
         assert history == [*FIRST, *steps(0, (len(history) - len(FIRST)) // 2)]
         kept = [raw for raw in context if raw in history]
@@ -314,7 +314,7 @@ def test_a_session_does_it_by_itself_when_nothing_comes():
     with begun(model, idle_seconds=0.01) as session:
         wait_for(lambda: state_of(session).presummary)
         asked = len(model.requests)
-        assert fill(session).told_by == "scripted"
+        assert fill(session).summarized_by == "scripted"
         assert len(model.requests) >= asked
 
 
@@ -347,7 +347,7 @@ def test_nobody_is_asked_where_nothing_happens_by_itself(off: str):
 def test_without_a_model_there_is_nothing_to_tell_ahead():
     with begun(None) as session:
         assert session.prepare().summarized == 0
-        assert session.compact().told_by == ""
+        assert session.compact().summarized_by == ""
 
 
 def test_a_half_empty_context_is_left_alone():
@@ -401,7 +401,7 @@ def test_after_three_failures_in_a_row_the_model_rests_and_the_digest_serves(tmp
             report = fill(session, number)
             assert report.level in ("soft", "aggressive")
             assert report.changed
-            assert report.told_by == ""
+            assert report.summarized_by == ""
         assert "the last 3 answers of scripted were of no use" in " ".join(ears.reasons("summary by a model"))
     asked = len(model.requests)
     with opened(model, tmp_path, ears=ears, clock=clock) as session:
@@ -454,8 +454,8 @@ def test_the_limits_of_a_compaction_hold_for_what_was_told_ahead_of_it_and_for_i
     model = ScriptedModel([GOOD])
     with begun(model, attempt_limit=12) as session:
         session.prepare()
-        told = state_of(session).presummary_spent.attempts
-        assert told == len(model.requests) > 0
+        text = state_of(session).presummary_spent.attempts
+        assert text == len(model.requests) > 0
         session.compact(focus="the cookie")
         assert len(model.requests) <= 12
         assert state_of(session).spent.attempts == len(model.requests)
@@ -483,6 +483,6 @@ def test_whatever_happens_in_between_nothing_is_lost_and_the_context_is_legal(ve
                     "ask": lambda: session.append(USER),
                 }[verb]()
             assert illegal(session.context()) == []
-        told = [raw for raw in session.history() if raw != USER]
-        assert told == [*FIRST, *steps(0, number)]
+        found = [raw for raw in session.history() if raw != USER]
+        assert found == [*FIRST, *steps(0, number)]
         assert session.verify() == []

@@ -9,7 +9,7 @@ from tests.dialects.strategies import Beat, Call, Raw
 POINT: Raw = {"cachePoint": {"type": "default"}}
 
 
-def tell_gemini(beat: Beat, number: int) -> list[Raw]:
+def gemini_messages(beat: Beat, number: int) -> list[Raw]:
     """Every second beat in the names of the Python SDK; the first call of a step is signed, as Gemini 3 wants it."""
     told = _gemini(beat, number)
     return [_in_snake_case(raw) for raw in told] if number % 2 else told
@@ -103,7 +103,7 @@ def _in_snake_case(value: Raw) -> Raw:
     }
 
 
-def tell_bedrock(beat: Beat, number: int) -> list[Raw]:
+def bedrock_messages(beat: Beat, number: int) -> list[Raw]:
     """Only the first beats are marked: at most four cache points are taken."""
     if beat.kind == "instructions":
         return [{"role": "system", "content": [{"text": beat.text}]}] if beat.shape else []

@@ -22,9 +22,9 @@ from tests.failures.served import WIRES, says, serving
 from tests.jobs.place import Place, Ticking
 from tests.server.filling import Talk
 from tests.server.running import running
+from tests.sessions.summarizing import FIRST, step, steps
 from tests.sessions.talk import opened
-from tests.sessions.telling import FIRST, step, steps
-from tests.summarize.scenes import GOOD
+from tests.summarize.samples import GOOD
 from tests.waiting import PATIENCE, wait_for
 
 OPENAI = next(wire for wire in WIRES if wire.name == "openai")
@@ -74,7 +74,7 @@ def test_a_quiet_session_has_its_older_turns_told_by_a_job_and_the_next_compacti
                 assert engine.wait_idle(PATIENCE)
         assert len(model.requests) == asked
         (report,) = session.compactions()
-        assert report.told_by == "scripted"
+        assert report.summarized_by == "scripted"
         assert "summarized 34 of the" in report.reason
 
 

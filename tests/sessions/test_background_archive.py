@@ -6,7 +6,7 @@ import pytest
 
 from context_compactor.sessions.archive import archive_early
 from tests.engine.talks import DIALECT_NAMES, bash, talk_in
-from tests.failures.scenes import fill
+from tests.failures.scenarios import fill
 from tests.sessions.talk import opened
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)

@@ -12,8 +12,8 @@ from context_compactor.settings import ModelEntry
 from context_compactor.summarize.model import ModelAnswer
 from context_compactor.testing import ScriptedModel
 from context_compactor.tokens.prices import ModelUsage
-from tests.sessions.telling import PLAIN, Slow, opened
-from tests.sessions.test_ahead import begun, state_of
+from tests.sessions.summarizing import PLAIN, Slow, opened
+from tests.sessions.test_presummarize import begun, state_of
 from tests.waiting import PATIENCE
 
 PRICES = {"scripted": ModelEntry(input=10.0, output=10.0)}

@@ -1,4 +1,4 @@
-"""The user steers a session: every compaction follows, in every process, until it is taken back or the turn is gone."""
+"""The user sets tiers: every compaction follows them, in every process, until it is taken back or the turn is gone."""
 
 from __future__ import annotations
 
@@ -67,11 +67,10 @@ def wanted_turns(session: Session) -> dict[int, list[Raw]]:
 
 def shown(raw: Raw, context: list[Raw]) -> bool:
     """Whether a message stands in a context, be it in one with the record."""
-    said = raw.get("content")
+    field = "parts" if "parts" in raw else "content"
+    said = raw.get(field)
     joined = said if isinstance(said, list) else [{"type": "text", "text": said}]
-    return raw in context or any(
-        isinstance(each.get("content"), list) and each["content"][1:] == joined for each in context
-    )
+    return raw in context or any(isinstance(each.get(field), list) and each[field][1:] == joined for each in context)
 
 
 def kept_messages(session: Session) -> list[Raw]:
@@ -105,7 +104,7 @@ def test_a_turn_that_is_kept_stays_byte_for_byte_through_compaction_after_compac
         assert lost(session) == []
 
 
-def test_what_is_steered_in_one_process_is_followed_in_another(tmp_path: Path):
+def test_a_tier_that_is_set_in_one_process_is_followed_in_another(tmp_path: Path):
     with (
         opened(tmp_path, window=WINDOW, automatic=False) as one,
         opened(tmp_path, window=WINDOW, automatic=False) as other,
@@ -134,7 +133,7 @@ def test_the_plan_says_what_the_compaction_does_then(tmp_path: Path):
             session.set_tier(turn, tier)
         plan = session.plan(target_tokens=1_500)
         before = session.context()
-        assert {each.turn: each.steer for each in plan.turns() if each.steer} == session.tiers()
+        assert {each.turn: each.set_tier for each in plan.turns() if each.set_tier} == session.tiers()
         report = session.compact(target_tokens=1_500)
         assert before != session.context()
         named = ("tokens_before", "tokens_after", "messages_after", "preserved", "summarized", "discarded", "status")
@@ -154,7 +153,7 @@ def test_a_plan_changes_nothing_and_its_totals_are_those_of_its_decisions(tmp_pa
         assert session.compact("compute_3", "emergency", dry_run=True).tokens_after == plan.report.tokens_after
 
 
-def test_a_steer_is_taken_back_alone_or_with_all_others(tmp_path: Path):
+def test_a_tier_is_taken_back_alone_or_with_all_others(tmp_path: Path):
     with opened(tmp_path, window=WINDOW, automatic=False) as session:
         talked(session)
         plain = session.plan(level="emergency")
@@ -169,7 +168,7 @@ def test_a_steer_is_taken_back_alone_or_with_all_others(tmp_path: Path):
         assert session.plan(level="emergency").decisions == plain.decisions
 
 
-def test_a_steer_ends_when_its_turn_is_folded_and_counts_again_after_an_undo(tmp_path: Path):
+def test_a_tier_ends_when_its_turn_is_folded_and_counts_again_after_an_undo(tmp_path: Path):
     with opened(tmp_path, window=WINDOW, automatic=False) as session:
         talked(session)
         session.set_tier(5, "drop")
@@ -256,14 +255,14 @@ async def _awaited(folder: Path) -> dict[int, Tier]:
         return await session.tiers()
 
 
-def test_an_async_session_is_steered_alike(tmp_path: Path):
+def test_an_async_session_sets_tiers_alike(tmp_path: Path):
     assert asyncio.run(_awaited(tmp_path)) == {5: Tier.KEEP}
 
 
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("steer"), st.integers(0, 60), st.sampled_from(Tier)),
-        st.tuples(st.just("unsteer"), st.integers(0, 60), st.just(Tier.KEEP)),
+        st.tuples(st.just("set_tier"), st.integers(0, 60), st.sampled_from(Tier)),
+        st.tuples(st.just("clear_tier"), st.integers(0, 60), st.just(Tier.KEEP)),
         st.tuples(st.sampled_from(("append", "compact", "undo", "redo")), st.integers(1, 9), st.just(Tier.KEEP)),
     ),
     min_size=4,
@@ -276,14 +275,14 @@ def do(session: Session, dialect: str, step: str, number: int, tier: Tier) -> No
     if step == "append":
         first = len(session.history())
         session.append(messages(first, first + number, dialect))
-    elif step in ("steer", "unsteer") and not live:
+    elif step in ("set_tier", "clear_tier") and not live:
         return
-    elif step == "steer":
+    elif step == "set_tier":
         try:
             session.set_tier(live[number % len(live)], tier)
         except BadSetting as error:
             assert "not answered yet" in str(error)
-    elif step == "unsteer":
+    elif step == "clear_tier":
         session.clear_tier(live[number % len(live)])
     elif step == "compact":
         target = 300 * number
@@ -298,7 +297,7 @@ def do(session: Session, dialect: str, step: str, number: int, tier: Tier) -> No
 
 @pytest.mark.parametrize("dialect", DIALECT_NAMES)
 @given(drawn=steps)
-def test_whatever_is_steered_nothing_is_lost_all_is_legal_and_what_is_kept_is_there(dialect, drawn):
+def test_whatever_tiers_are_set_nothing_is_lost_all_is_legal_and_what_is_kept_is_there(dialect, drawn):
     options = {"dialect": dialect, "window": WINDOW, "automatic": False, "max_output_tokens": 100_000}
     with closing(SqliteStore()) as store, opened(store, **options) as session:
         session.append(messages(0, 60, dialect))
@@ -324,7 +323,7 @@ def test_a_plan_where_nothing_has_to_go_keeps_every_turn_and_says_why(tmp_path: 
         assert {each.tier for each in turns} == {Tier.KEEP}
         assert all(each.tokens_before == each.tokens_after > 0 for each in turns)
         assert {each.turn: each.reason for each in turns}[2] == "kept by you"
-        assert {each.turn: each.steer for each in turns if each.steer} == {2: Tier.KEEP, 5: Tier.DROP}
+        assert {each.turn: each.set_tier for each in turns if each.set_tier} == {2: Tier.KEEP, 5: Tier.DROP}
 
 
 def test_the_names_of_earlier_versions_still_work_and_say_which_to_use(tmp_path: Path):

@@ -14,8 +14,8 @@ from context_compactor.sessions.session import Session
 from tests.llm.formats import FORMATS
 from tests.llm.provider import Provider, Reply
 from tests.terminal.terminal import COMPACTOR, Terminal
+from tests.tui.chatting import reply
 from tests.tui.places import URL
-from tests.tui.talking import reply
 from tests.waiting import PATIENCE, wait_for
 
 WIRE = FORMATS["openai"]

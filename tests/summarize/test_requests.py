@@ -15,7 +15,7 @@ from context_compactor.summarize.request import (
     room_for_text,
 )
 from context_compactor.summarize.summary import Summary
-from tests.summarize.scenes import Scripted, count
+from tests.summarize.samples import Scripted, count
 
 MODEL = Scripted("no", window=8_000)
 ASSIGNMENT = SummaryAssignment(built_in_prompt("summarize"), "en", 500)

@@ -1,4 +1,4 @@
-"""What a webhook is owed: it is not trimmed away, what is too old is told of, and nobody waits for what is gone."""
+"""Pending deliveries: they are not trimmed away, what is too old is reported, and nobody waits for what is gone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MANY = 600
 
 @pytest.fixture
 def service_store(store: Store) -> SqlServiceStore:
-    """A desk that keeps no more than the newest hundred events, or a few more."""
+    """A service store that keeps no more than the newest hundred events, or a few more."""
     made = service_store_of(store)
     assert isinstance(made, SqlServiceStore)
     made.events = EventTable(made.events._database, most=100)

@@ -109,7 +109,7 @@ def test_a_process_that_tells_one_event_and_ends_leaves_no_more_than_are_kept(se
     assert told(service_store) == events[-100:]
 
 
-def test_a_bus_with_the_desk_as_a_sink_keeps_all_events(service_store: ServiceStore):
+def test_a_bus_with_the_service_store_as_a_sink_keeps_all_events(service_store: ServiceStore):
     bus = Bus()
     bus.subscribe(ServiceStoreSink(service_store))
     bus.emit(event())

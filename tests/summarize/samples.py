@@ -86,7 +86,7 @@ def facts_of(turns: Sequence[Turn]) -> tuple[Fact, ...]:
 
 def evidence_of(turns: Sequence[Turn], language: str = "en", **more: Any) -> Evidence:
     """What a summary of these turns is held against."""
-    source = "\n".join(f"[{told.heading}]\n{told.body}" for told in quote_turns(turns))
+    source = "\n".join(f"[{found.heading}]\n{found.body}" for found in quote_turns(turns))
     return Evidence(source, turns, language=language, facts=facts_of(turns), **more)
 
 

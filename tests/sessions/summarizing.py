@@ -20,7 +20,7 @@ from context_compactor.summarize.model import Control, ModelAnswer, ModelRequest
 from context_compactor.testing import ScriptedModel
 from tests.engine.test_model import working_day
 from tests.sessions.talk import CALM, count
-from tests.summarize.scenes import GOOD
+from tests.summarize.samples import GOOD
 
 Raw = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Several who have one session open spend from one purse."""
+"""Several who have one session open share one budget."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from context_compactor.sessions.session import Session
 from context_compactor.sessions.state import read_session_state
 from context_compactor.settings import ModelEntry
 from context_compactor.testing import ScriptedModel
-from tests.sessions.telling import FIRST, PLAIN, Slow, opened, steps
+from tests.sessions.summarizing import FIRST, PLAIN, Slow, opened, steps
 from tests.waiting import PATIENCE
 
 SETTINGS = {

@@ -23,21 +23,21 @@ from tests.engine.talks import DIALECT_NAMES, bash, read, talk_in
 from tests.engine.test_promises import _renamed, target_of
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECT_NAMES)
-tiers = st.sampled_from(Tier)
+any_tier = st.sampled_from(Tier)
 
 
 def parsed_context(messages: list[dict], dialect: str) -> ParsedContext:
     return parse_context(promises.legal(messages, dialect), DIALECTS[dialect])
 
 
-def steered(messages: list[dict], target: int, dialect: str, steers: dict[int, Tier]) -> Compaction:
-    return run_request(messages, CompactionRequest(target_tokens=target, tier_overrides=steers), dialect=dialect)
+def compacted(messages: list[dict], target: int, dialect: str, tiers: dict[int, Tier]) -> Compaction:
+    return run_request(messages, CompactionRequest(target_tokens=target, tier_overrides=tiers), dialect=dialect)
 
 
-def some_steers(data: st.DataObject, content: ParsedContext) -> dict[int, Tier]:
+def some_tiers(data: st.DataObject, content: ParsedContext) -> dict[int, Tier]:
     """Any tiers for any turns that may have them."""
     numbers = st.sampled_from([turn.number for turn in content.turns])
-    drawn = data.draw(st.dictionaries(numbers, tiers, max_size=8))
+    drawn = data.draw(st.dictionaries(numbers, any_tier, max_size=8))
     return {number: tier for number, tier in drawn.items() if not override_refusal(content.turns, number, tier)}
 
 
@@ -58,15 +58,15 @@ def stands(turn: Turn, messages: list[Message], *, without_reasoning: bool = Fal
 
 @every_dialect
 @given(data=st.data())
-def test_whatever_is_steered_the_context_is_legal_what_is_kept_stands_what_left_can_be_recalled_and_failures_are_told(
+def test_whatever_tiers_are_set_the_context_is_legal_what_is_kept_stands_the_rest_is_recallable_and_failures_stay(
     dialect, data
 ):
     session = data.draw(sessions(dialect))
     messages = session.messages
     content = parsed_context(messages, dialect)
-    steers = some_steers(data, content)
+    tiers = some_tiers(data, content)
     target = target_of(messages, data.draw(shares), dialect)
-    result = steered(messages, target, dialect, steers)
+    result = compacted(messages, target, dialect, tiers)
     wrong = promises.broken(
         legal=promises.illegal(result, dialect),
         fits=promises.misfit(messages, result, target, dialect),
@@ -76,7 +76,7 @@ def test_whatever_is_steered_the_context_is_legal_what_is_kept_stands_what_left_
     context = promises.parsed(result.messages, dialect)
     left = [turn for turn in content.turns if not stands(turn, context)]
     bare = [turn for turn in left if not (dialect == "anthropic" and stands(turn, context, without_reasoning=True))]
-    assert [turn.number for turn in bare if steers.get(turn.number) is Tier.KEEP] == []
+    assert [turn.number for turn in bare if tiers.get(turn.number) is Tier.KEEP] == []
     if not result.report.changed:
         return
     for turn in left:
@@ -101,16 +101,18 @@ def test_a_turn_and_its_calls_have_the_same_numbers_however_often_others_around_
             assert [each.call and each.call.name for each in before.exchanges] == [
                 each.call and each.call.name for each in turn.exchanges
             ]
-        result = steered(messages, target_of(messages, data.draw(shares), dialect), dialect, some_steers(data, content))
+        result = compacted(
+            messages, target_of(messages, data.draw(shares), dialect), dialect, some_tiers(data, content)
+        )
         messages = [*result.messages, *_renamed(data.draw(sessions(dialect, 2, 5)).messages, number)]
 
 
 @every_dialect
 @given(data=st.data())
-def test_a_plan_without_steers_and_one_with_steers_that_nothing_has_to_follow_are_the_same(dialect, data):
+def test_a_plan_without_tiers_and_one_with_tiers_that_nothing_has_to_follow_are_the_same(dialect, data):
     messages = data.draw(sessions(dialect)).messages
     target = target_of(messages, data.draw(shares), dialect)
-    plain, other = steered(messages, target, dialect, {}), steered(messages, target, dialect, {9_999: Tier.KEEP})
+    plain, other = compacted(messages, target, dialect, {}), compacted(messages, target, dialect, {9_999: Tier.KEEP})
     assert plain.messages == other.messages
     assert plain.decisions == other.decisions
 
@@ -134,8 +136,8 @@ def decided(result: Compaction, turn: int) -> set[tuple[str, str]]:
 
 def test_the_plan_says_what_the_user_has_decided():
     messages = long_talk()
-    steers = {2: Tier.KEEP, 5: Tier.REFERENCE, 8: Tier.DROP, 11: Tier.SUMMARIZE}
-    result = steered(messages, 2_500, "openai-chat", steers)
+    tiers = {2: Tier.KEEP, 5: Tier.REFERENCE, 8: Tier.DROP, 11: Tier.SUMMARIZE}
+    result = compacted(messages, 2_500, "openai-chat", tiers)
     assert decided(result, 2) == {("keep", "kept by you")}
     assert decided(result, 5) == {("reference", "lowered by you")}
     assert decided(result, 8) == {("drop", "lowered by you")}
@@ -145,7 +147,7 @@ def test_the_plan_says_what_the_user_has_decided():
 
 def test_of_a_turn_that_is_lowered_to_a_reference_one_line_stays_and_of_one_that_is_dropped_none():
     messages = long_talk()
-    result = steered(messages, 4_000, "openai-chat", {5: Tier.REFERENCE, 8: Tier.DROP})
+    result = compacted(messages, 4_000, "openai-chat", {5: Tier.REFERENCE, 8: Tier.DROP})
     text = promises.words(promises.parsed(result.messages, "openai-chat"))
     assert "[turn_005 agent: Read src/part_1.py]" in text
     assert "value_1_7" not in text
@@ -161,7 +163,7 @@ def test_a_turn_at_the_end_can_be_lowered_and_what_stands_around_it_stays():
     talk.step(bash("cat app.log", "\n".join(f"line {line} of a long log" for line in range(800))))
     talk.step(bash("date", "today"))
     talk.user("Go on.")
-    result = steered(talk.messages, 2_000, "openai-chat", {2: Tier.DROP})
+    result = compacted(talk.messages, 2_000, "openai-chat", {2: Tier.DROP})
     context = promises.parsed(result.messages, "openai-chat")
     assert "line 17 of" not in promises.words(context)
     assert stands(parsed_context(talk.messages, "openai-chat").turns[2], context)
@@ -176,10 +178,10 @@ def test_lowering_what_stands_between_two_answers_never_brings_them_together():
     talk.user("Here is another one: " + "blah " * 200)
     talk.answer("That one is long too.")
     talk.user("Go on.")
-    lowered = steered(talk.messages, 2_000, "openai-chat", {4: Tier.DROP})
+    lowered = compacted(talk.messages, 2_000, "openai-chat", {4: Tier.DROP})
     assert promises.illegal(lowered, "openai-chat") == []
     assert all(reason.startswith("goes with turn 4, lowered by you") for _, reason in decided(lowered, 3))
-    kept = steered(talk.messages, 2_000, "openai-chat", {3: Tier.KEEP, 4: Tier.DROP})
+    kept = compacted(talk.messages, 2_000, "openai-chat", {3: Tier.KEEP, 4: Tier.DROP})
     assert promises.illegal(kept, "openai-chat") == []
     ((tier, reason),) = decided(kept, 4)
     assert tier == "keep"
@@ -188,16 +190,16 @@ def test_lowering_what_stands_between_two_answers_never_brings_them_together():
 
 def test_a_target_that_pins_make_unreachable_is_answered_with_a_floor_that_names_them():
     messages = long_talk()
-    steers = dict.fromkeys((2, 5, 8, 11, 14), Tier.KEEP)
-    result = steered(messages, 1_500, "openai-chat", steers)
+    tiers = dict.fromkeys((2, 5, 8, 11, 14), Tier.KEEP)
+    result = compacted(messages, 1_500, "openai-chat", tiers)
     assert result.report.status == "partial"
     pinned = {part.what for part in result.report.floor if part.reason == "pinned by you"}
-    assert pinned == {f"turn {number} (assistant)" for number in steers}
+    assert pinned == {f"turn {number} (assistant)" for number in tiers}
     assert result.report.metrics.pins_share == 1.0
 
 
 def test_the_first_task_can_be_lowered_and_stands_in_the_record_all_the_same():
-    result = steered(long_talk(), 3_000, "openai-chat", {1: Tier.DROP})
+    result = compacted(long_talk(), 3_000, "openai-chat", {1: Tier.DROP})
     assert "Question 0: what does part_0 do?" in promises.words(promises.parsed(result.messages, "openai-chat"))
 
 
@@ -213,8 +215,8 @@ def test_the_first_task_can_be_lowered_and_stands_in_the_record_all_the_same():
 def test_what_must_not_be_touched_cannot_be_lowered(number: int, tier: Tier, why: str):
     messages = long_talk()
     assert why in override_refusal(parsed_context(messages, "openai-chat").turns, number, tier)
-    plain = steered(messages, 2_000, "openai-chat", {})
-    assert steered(messages, 2_000, "openai-chat", {number: tier}).messages == plain.messages
+    plain = compacted(messages, 2_000, "openai-chat", {})
+    assert compacted(messages, 2_000, "openai-chat", {number: tier}).messages == plain.messages
 
 
 def test_words_beside_results_that_nobody_has_answered_stay_while_the_results_may_shrink():
@@ -226,7 +228,7 @@ def test_words_beside_results_that_nobody_has_answered_stay_while_the_results_ma
     turns = parsed_context(messages, "anthropic").turns
     assert "not answered yet" in override_refusal(turns, 2, Tier.DROP)
     assert override_refusal(turns, 2, Tier.SUMMARIZE) == ""
-    result = steered(messages, 1_500, "anthropic", {2: Tier.SUMMARIZE})
+    result = compacted(messages, 1_500, "anthropic", {2: Tier.SUMMARIZE})
     assert "And hurry up." in promises.words(promises.parsed(result.messages, "anthropic"))
 
 

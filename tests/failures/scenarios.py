@@ -1,4 +1,4 @@
-"""Scenes that several rows share: agents at work, and the context that a model would see."""
+"""Scenarios that several rows share: agents at work, and the context that a model would see."""
 
 from __future__ import annotations
 
