@@ -279,7 +279,7 @@ def _anthropic_messages(beat: Beat, number: int) -> list[Raw]:
 
 
 def _text_block(text: str) -> list[Raw]:
-    return [{"type": "text", "text": text}] if text else []
+    return [{"type": "text", "text": text}] if text.strip() else []
 
 
 def _anthropic_question(beat: Beat) -> Any:
@@ -603,6 +603,8 @@ def _reuse_id(dice: Dice, told: list[Raw]) -> None:
 
 def _instruct(dice: Dice, told: list[Raw]) -> None:
     text = dice.text()
+    if all(raw.get("content") == [] for raw in told):
+        return  # nothing shows any more in which form the provider has its messages
     system: Raw = {"role": "system", "content": text}
     if any("who" in raw for raw in told):
         system = {"who": "rules", "say": text}

@@ -20,6 +20,7 @@ ALLOWED = {
         "tokens.counting",
     },
     "methods": {"engine.report", "handoff", "protocols", "settings", "summarize.clients.names"},
+    "replay": {"tokens.models", "tokens.prices"},
     "runner": {"protocols"},
     "scoring": {"protocols"},
     "search": {"archive.search.passages"},

@@ -53,7 +53,7 @@ def test_one_talks_until_it_is_compacted_and_goes_on(open_terminal, provider):
     terminal.press("Enter")
     terminal.sees("saves", "fits")
     terminal.press("p")
-    terminal.sees("1 steer changed, not yet kept")
+    terminal.sees("1 tier changed, not saved yet")
     terminal.press("a")
     terminal.shows(COMPACTED.search, "the plan was never accepted")
     terminal.shows(TOKENS.search, "what it saved was never said")
