@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from msgspec import structs
 
 from context_compactor.engine.compact import run_request
-from context_compactor.engine.request import CompactionRequest
+from context_compactor.engine.request import ArchiveScope, CompactionRequest
 from context_compactor.engine.result import Compaction
 from context_compactor.errors import BadSetting
 from context_compactor.extensions import STRATEGY_GROUP, load_extension
@@ -75,7 +75,7 @@ def compact(
     from context_compactor.store_urls import without_password
 
     with closing(connect(store)) as opened:
-        result = run_request(messages, request, location=without_password(store), **options)
+        result = run_request(messages, request, archive=ArchiveScope(location=without_password(store)), **options)
         return store_originals(result, opened, without_secrets=settings.redact_secrets)
 
 

@@ -14,7 +14,7 @@ from context_compactor.dialects.transcripts.reader import read_transcript
 from context_compactor.dialects.transcripts.transcript import Transcript
 from context_compactor.dialects.turns import Turn
 from context_compactor.engine.compact import run_request
-from context_compactor.engine.request import CompactionRequest
+from context_compactor.engine.request import ArchiveScope, CompactionRequest
 from context_compactor.engine.result import Compaction
 from context_compactor.errors import BadSetting
 from context_compactor.settings import Level, Settings, load_settings
@@ -82,7 +82,7 @@ class TranscriptInput(Struct, frozen=True):
             transcript.messages,
             ask,
             dialect=transcript.dialect,
-            session_id=transcript.session_id,
+            archive=ArchiveScope(transcript.session_id),
             summarizer=summarizer,
             dry_run=dry_run,
         )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from collections.abc import Set as AbstractSet
 
 from msgspec import structs
 
@@ -20,10 +19,12 @@ from context_compactor.engine.classify import ParsedContext, parse_context
 from context_compactor.engine.layouts import measure_room, zones_to_try
 from context_compactor.engine.provider_summary import separate_summary, summary_original, without_large_summary
 from context_compactor.engine.request import (
+    ArchiveScope,
     CompactionRequest,
     CompactionRun,
     EngineConfig,
     Goal,
+    fixed_tokens,
     measure_context,
     request_counter,
     request_goal,
@@ -57,19 +58,13 @@ def run_request(
     strategies: Sequence[Strategy] = (),
     layouts: Sequence[Layout] = (),
     summarizer: Summarizer | None = None,
-    session_id: str = "",
-    location: str = "memory",
-    archived: Callable[[], AbstractSet[str]] | None = None,
-    foreign: Callable[[], AbstractSet[str]] | None = None,
+    archive: ArchiveScope = ArchiveScope(),  # noqa: B008  it is frozen
     dry_run: bool = False,
 ) -> Compaction:
     """Compact as asked. Every surface comes through here.
 
-    `tools` and `system` are counted where they are given, else they are as large as the request says.
-    `strategies` and `layouts` are the caller's own, beside ours. A `summarizer` may replace the record that the engine
-    wrote; in a dry run the report says what it would be asked. `location` is where the originals will be kept, and
-    `archived` gives the ids of those that earlier compactions of the same conversation have archived, `foreign` the ids
-    that its messages name and none of its compactions has archived.
+    `tools` and `system` are counted; `strategies` and `layouts` are the caller's own, beside ours. A `summarizer` may
+    replace the engine's record; in a dry run the report says what it would be asked.
     """
     began = time.perf_counter()
     raws = plain_messages(messages)
@@ -80,29 +75,14 @@ def run_request(
     steps = separate_summary(steps, found)
     parsed = parse_context([message for _, message in steps], found, with_secrets=not request.settings.redact_secrets)
     counter = request_counter(request, found.name, count_tokens)
-    fixed = counter.fixed_tokens(
-        counter.prompt_size(tools, system, request.prompt), other=request.settings.overhead_tokens
-    )
+    fixed = fixed_tokens(request, counter, tools, system)
     usage = measure_context(parsed, request, counter, fixed)
     trigger = request_trigger(request, usage)
     config = configure(request, found, counter, strategies, layouts)
+    goal = request_goal(request, usage, trigger)
+    mended = tuple(repair.what for repair in repairs)
     run = CompactionRun(
-        request=request,
-        config=config,
-        parsed=parsed,
-        usage=usage,
-        trigger=trigger,
-        goal=request_goal(request, usage, trigger),
-        fixed=fixed,
-        legal=legal,
-        steps=steps,
-        given=len(given),
-        repairs=tuple(repair.what for repair in repairs),
-        session_id=session_id,
-        location=location,
-        began=began,
-        archived=archived,
-        foreign=foreign,
+        request, config, parsed, usage, trigger, goal, fixed, legal, steps, len(given), mended, archive, began
     )
     run = without_large_summary(run, counter)
     if run.goal.reason:
@@ -127,8 +107,7 @@ def write_context(parsed: ParsedContext, goal: Goal, config: EngineConfig) -> Co
         damage = find_damage(parsed.messages, written.messages, config.dialect)
         if written.tokens <= goal.target and not damage:
             break
-    originals = gather_originals(parsed, zoned.zones, composer.turn_tokens, written)
+    folded = gather_originals(parsed, zoned.zones, composer.turn_tokens, written)
     summary = summary_original(parsed, config.counter)
-    # of two with one id the last counts
-    archive = Archive((*instructions.originals, *summary, *originals, *question.originals))
+    archive = Archive((*instructions.originals, *summary, *folded, *question.originals))  # the last of an id counts
     return CompactedContext(written, composer, archive, damage, instructions.cut | question.cut)

@@ -125,6 +125,12 @@ def request_budget(request: CompactionRequest, dialect_name: str, margin: float,
     return budget_for(window, settings.output_reserve(window.tokens), margin, size)
 
 
+def fixed_tokens(request: CompactionRequest, counter: MessageCounter, tools: object, system: object) -> FixedTokens:
+    """What is sent beside the messages: tools and system prompt as given, else as large as the request says."""
+    prompt = counter.prompt_size(tools, system, request.prompt)
+    return counter.fixed_tokens(prompt, other=request.settings.overhead_tokens)
+
+
 @traced("measure")
 def measure_context(
     parsed: ParsedContext, request: CompactionRequest, counter: MessageCounter, fixed: FixedTokens
@@ -223,6 +229,18 @@ class EngineConfig(Struct, frozen=True):
     """Layouts of the caller, which are tried before the others."""
 
 
+class ArchiveScope(Struct, frozen=True):
+    """Where the originals of a compaction will be kept, and what is known of those that were archived before it."""
+
+    session_id: str = ""
+    location: str = "memory"
+    archived: Callable[[], AbstractSet[str]] | None = None
+    """The ids under which earlier compactions have archived originals; None where that is not known."""
+    foreign: Callable[[], AbstractSet[str]] | None = None
+    """The ids that the conversation's messages name and none of its compactions has archived, such as quoted ones; None
+    where its messages are not known from the beginning."""
+
+
 class CompactionRun(Struct, frozen=True):
     """One compaction before it has written anything: the request, the context as it was read, and the goal."""
 
@@ -241,17 +259,11 @@ class CompactionRun(Struct, frozen=True):
     given: int
     """How many messages were given."""
     repairs: tuple[str, ...]
-    session_id: str
-    location: str
+    archive: ArchiveScope
     began: float
     created_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     notes: tuple[str, ...] = ()
     """What the report must say beside the result."""
-    archived: Callable[[], AbstractSet[str]] | None = None
-    """The ids under which earlier compactions have archived originals; None where that is not known."""
-    foreign: Callable[[], AbstractSet[str]] | None = None
-    """The ids that the conversation's messages name and none of its compactions has archived, such as quoted ones; None
-    where its messages are not known from the beginning."""
 
     @property
     def effective_goal(self) -> Goal:
@@ -265,7 +277,7 @@ class CompactionRun(Struct, frozen=True):
         return {
             "trigger": self.trigger.kind,
             "level": self.trigger.level.value if self.trigger.level else None,
-            "session_id": self.session_id,
+            "session_id": self.archive.session_id,
             "created_at": self.created_at,
             "duration_ms": round((time.perf_counter() - self.began) * 1000, 1),
             "repairs": self.repairs,

@@ -257,7 +257,7 @@ def _report(run: CompactionRun, context: CompactedContext, after: int, decisions
     fits = after <= run.goal.target and size <= run.goal.bytes
     floor = () if fits else floor_parts(composer, run.fixed, context.cut)
     compaction_id, text = _id_and_text(written.messages)
-    archived = (run.archived() if run.archived else frozenset()) | {original.id for original in archive}
+    archived = (run.archive.archived() if run.archive.archived else frozenset()) | {original.id for original in archive}
     fidelity = measure_fidelity(composer, written, archived, parsed.facts, text)
     cited = _checkable_references(run, context, archived)
     tiers = {tier: [decision for decision in decisions if decision.tier is tier] for tier in Tier}
@@ -281,7 +281,7 @@ def _report(run: CompactionRun, context: CompactedContext, after: int, decisions
             for d in tiers[Tier.SUMMARIZE]
         ),
         archived=tuple(
-            Archived(one.id, one.kind, one.summary, one.tokens, run.location, one.recovery) for one in archive
+            Archived(one.id, one.kind, one.summary, one.tokens, run.archive.location, one.recovery) for one in archive
         ),
         discarded=tuple(Discarded(d.ref, d.kind.value, d.target, d.tokens_before, d.reason) for d in tiers[Tier.DROP]),
         recovery_instructions=recovery_instructions(archive, written),
@@ -311,8 +311,8 @@ def _checkable_references(
     cited = context.written.cited()
     if cited <= archived:
         return cited
-    if run.foreign is not None:
-        return cited - run.foreign()
+    if run.archive.foreign is not None:
+        return cited - run.archive.foreign()
     return cited - (named_references(run.parsed.messages) - archived)
 
 

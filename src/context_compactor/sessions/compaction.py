@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 from context_compactor.dialects.dialect import Dialect
 from context_compactor.engine.compact import run_request
 from context_compactor.engine.report import ModelCall, Report
-from context_compactor.engine.request import CompactionRequest
+from context_compactor.engine.request import ArchiveScope, CompactionRequest
 from context_compactor.engine.result import Compaction, Summarizer, named_references, span_attributes
 from context_compactor.engine.tiers import Tier, override_refusal
 from context_compactor.errors import BadSetting, CompactorError, MissingExtra, StaleBase
@@ -140,12 +140,9 @@ def run_engine(
         count_tokens=core.count_tokens,
         strategies=core.strategies,
         layouts=core.layouts,
-        session_id=core.id,
-        location=f"archive of {core.store.path}",
+        archive=ArchiveScope(core.id, f"archive of {core.store.path}", archived, foreign),
         summarizer=summarizer,
         dry_run=dry_run,
-        archived=archived,
-        foreign=foreign,
     )
 
 
