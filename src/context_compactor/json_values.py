@@ -1,9 +1,10 @@
-"""JSON values: written compactly and read back equal, copied, made from the objects of SDKs, and the types of this
-package made ready to be read by threads."""
+"""JSON values: written compactly and read back equal, copied, made from the objects of SDKs, read under former
+names, and the types of this package made ready to be read by threads."""
 
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from math import isnan
@@ -11,7 +12,8 @@ from threading import Lock
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType, field
+from msgspec.structs import force_setattr
 
 _LARGE = 1 << 16
 _MOST_INT = 1 << 63
@@ -159,3 +161,20 @@ def _subclasses(kind: type[Struct]) -> Iterator[type[Struct]]:
     for each in kind.__subclasses__():
         yield each
         yield from _subclasses(each)
+
+
+class FormerNames(Struct, frozen=True, kw_only=True):
+    """Reads the JSON field `told_by`, as `summarized_by` was called before, and never writes it."""
+
+    former_summarized_by: str | UnsetType = field(default=UNSET, name="told_by")
+
+    def __post_init__(self) -> None:
+        if self.former_summarized_by is not UNSET:
+            force_setattr(self, "summarized_by", self.former_summarized_by)
+            force_setattr(self, "former_summarized_by", UNSET)
+
+    @property
+    def told_by(self) -> Any:
+        """Deprecated: `summarized_by`."""
+        warnings.warn("told_by is deprecated; use summarized_by", DeprecationWarning, stacklevel=2)
+        return getattr(self, "summarized_by")  # noqa: B009  each subclass has it

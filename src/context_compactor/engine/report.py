@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 import msgspec
 from msgspec import Struct
 
-from context_compactor.facts.fact import FormerNames
+from context_compactor.json_values import FormerNames
 from context_compactor.text import plural
 
 Status = Literal["success", "partial", "unchanged", "failed"]

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any, Literal
-
-from msgspec import UNSET, Struct, UnsetType, field
-from msgspec.structs import force_setattr
+from typing import Literal
 
 from context_compactor.dialects.messages import Role
+from context_compactor.json_values import FormerNames
 
 FactKind = Literal[
     "task",
@@ -28,23 +25,6 @@ FactKind = Literal[
     "blocker",
     "next_step",
 ]
-
-
-class FormerNames(Struct, frozen=True, kw_only=True):
-    """Reads the JSON field `told_by`, as `summarized_by` was called before, and never writes it."""
-
-    former_summarized_by: str | UnsetType = field(default=UNSET, name="told_by")
-
-    def __post_init__(self) -> None:
-        if self.former_summarized_by is not UNSET:
-            force_setattr(self, "summarized_by", self.former_summarized_by)
-            force_setattr(self, "former_summarized_by", UNSET)
-
-    @property
-    def told_by(self) -> Any:
-        """Deprecated: `summarized_by`."""
-        warnings.warn("told_by is deprecated; use summarized_by", DeprecationWarning, stacklevel=2)
-        return getattr(self, "summarized_by")  # noqa: B009  each subclass has it
 
 
 class Fact(FormerNames, frozen=True):
