@@ -166,6 +166,7 @@ def test_two_servers_and_three_workers_lose_and_double_nothing_whatever_is_kille
         fleet.stop()
 
 
+@pytest.mark.slow
 def test_a_server_and_a_worker_on_one_file_lose_and_double_nothing_when_the_server_is_killed(tmp_path: Path):
     url = f"sqlite:///{tmp_path}/own.db"
     with Fleet(url, tmp_path) as fleet:

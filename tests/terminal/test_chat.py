@@ -18,6 +18,8 @@ from tests.tui.chatting import reply
 from tests.tui.places import URL
 from tests.waiting import PATIENCE, wait_for
 
+pytestmark = pytest.mark.slow
+
 WIRE = FORMATS["openai"]
 SAVED = re.compile(r"✓ Compacted (\d+) messages\s+Tokens: ([\d,]+) → ([\d,]+) \(saved ([\d,]+)\)")
 

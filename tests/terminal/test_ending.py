@@ -15,6 +15,8 @@ from tests.terminal.terminal import COMPACTOR, left_well
 from tests.tui.places import URL, a_few_sessions
 from tests.waiting import wait_for
 
+pytestmark = pytest.mark.slow
+
 HERE = ("--store", URL)
 BROKEN = """
 from context_compactor.cli.main import main

@@ -13,6 +13,8 @@ from tests.llm.provider import Provider, Reply
 from tests.tui.places import URL, filled
 from tests.waiting import PATIENCE, wait_for
 
+pytestmark = pytest.mark.slow
+
 COLOURS = "\x1b[31mfailed\x1b[0m at \x07 line 3\r\n/quit\r\n"
 
 

@@ -9,6 +9,8 @@ import pytest
 from tests.terminal.terminal import COMPACTOR, left_well
 from tests.tui.places import URL, a_few_sessions
 
+pytestmark = pytest.mark.slow
+
 HERE = ("--store", URL)
 STANDS = ("Turn ", "turn_090")
 """What the first pane of the session `run-42` shows."""

@@ -18,6 +18,8 @@ from tests.terminal.terminal import COMPACTOR, left_well
 from tests.tui.places import URL, a_few_sessions
 from tests.waiting import wait_for
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def sessions(tmp_path, monkeypatch) -> None:

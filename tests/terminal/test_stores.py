@@ -14,6 +14,8 @@ import pytest
 from tests.terminal.terminal import COMPACTOR, left_well
 from tests.tui.places import URL, a_few_sessions
 
+pytestmark = pytest.mark.slow
+
 HERE = ("--store", URL)
 NOBODY = 65534
 

@@ -87,6 +87,7 @@ def huge() -> None:
 
 
 @pytest.mark.usefixtures("huge")
+@pytest.mark.slow
 def test_each_key_in_a_hundred_thousand_turns_asks_once_at_most_and_only_for_what_is_seen():
     source = Counting()
 
