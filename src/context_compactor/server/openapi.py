@@ -20,7 +20,7 @@ _REF = "#/components/schemas/{name}"
 # What a component is called where that is not the name of its class.
 _PUBLIC_NAMES = {"CheckpointSpan": "Span", "Spending": "Spent"}
 _PROBLEMS = {
-    400: "The body is not JSON, or not the gzip that it is called",
+    400: "The body is not JSON, or not the gzip that it is called; or a header has a value that it cannot have",
     401: "No token, or one that is not known",
     403: "The token may only read, or the page may not call",
     404: "No such session, original, webhook or path",
@@ -181,7 +181,8 @@ def _statuses(verb: AnyVerb) -> list[int]:
         return [422, 500, 503]
     found = [401, 403, 422, 500, 503]
     found += [404] if "{id}" in verb.path else []
-    found += [400, 413, 415] if verb.body else []
+    found += [400] if verb.body or verb.writes else []
+    found += [413, 415] if verb.body else []
     return sorted([*found, *verb.errors])
 
 
