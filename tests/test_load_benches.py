@@ -17,6 +17,8 @@ from tools.bench.pressure_load import WINDOW, PressureLoad
 from tools.bench.serving import Program, new_store, serving, working
 from tools.bench.soak import Memory, soak
 
+pytestmark = pytest.mark.slow
+
 MINUTE = 60
 
 
@@ -52,21 +54,19 @@ def test_every_reader_is_seen_to_be_told_everything(server: Program):
     assert len(lines) == 1
 
 
-@pytest.mark.slow
 def test_appends_beside_a_large_result_are_measured_wherever_it_comes_from():
     lines = Lines()
     bench_neighbour.bench(lines, size=100_000, alone=3)
     assert len(lines) == 4
 
 
-@pytest.mark.slow
 def test_workers_on_postgresql_are_measured(postgres_url: str):
     lines = Lines()
     bench_load.on_postgres(lines, postgres_url, sessions=2, workers=(2,), requests=32)
     assert len(lines) == 1
 
 
-@pytest.mark.parametrize("with_usage", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize("with_usage", [False, True])
 def test_under_pressure_no_compaction_begins_below_its_level_and_none_follows_another(
     server: Program, with_usage: bool
 ):
@@ -76,7 +76,6 @@ def test_under_pressure_no_compaction_begins_below_its_level_and_none_follows_an
     assert server.complaints() == []
 
 
-@pytest.mark.slow
 def test_under_pressure_the_same_holds_on_postgresql_with_workers_beside_the_server(postgres_url: str):
     with serving(postgres_url) as server, working(postgres_url, 1):
         load = PressureLoad(server.port)

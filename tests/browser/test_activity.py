@@ -11,6 +11,8 @@ from tests.browser.conftest import demo_messages, talk
 from tests.server.running import running
 from tests.waiting import PATIENCE
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory):

@@ -9,6 +9,8 @@ from playwright.sync_api import expect
 
 from tests.engine.talks import bash, read, talk_in
 
+pytestmark = pytest.mark.slow
+
 EVIL = """<script>window.pwned = 1; alert(1)</script>
 <img src=x onerror="window.pwned = 2"><svg onload="window.pwned = 3"></svg>
 <a href="javascript:window.pwned=4">click</a><iframe src="https://evil.example/"></iframe>

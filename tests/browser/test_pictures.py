@@ -13,6 +13,8 @@ from tests.browser.conftest import DESKTOP, PHONE, demo_messages, talk
 from tests.server.running import Running, running
 from tests.waiting import PATIENCE
 
+pytestmark = pytest.mark.slow
+
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 
 

@@ -12,6 +12,8 @@ from context_compactor.text import short_count
 from tests.browser.conftest import PHONE, talk
 from tests.server.running import running
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def crowd(tmp_path_factory):

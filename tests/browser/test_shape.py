@@ -10,6 +10,8 @@ from playwright.sync_api import expect
 from tests.browser.conftest import DESKTOP, PHONE, talk
 from tests.server.running import running
 
+pytestmark = pytest.mark.slow
+
 TABS = ("", "/plan", "/archive", "/archive/file_003", "/facts")
 
 

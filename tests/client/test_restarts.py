@@ -14,6 +14,8 @@ from tests.server.running import free_port, running, serving
 from tests.server.streams import tell
 from tests.waiting import PATIENCE, wait_for
 
+pytestmark = pytest.mark.slow
+
 WRITERS = 5
 RESTARTS = 3
 BETWEEN = 4
@@ -40,7 +42,6 @@ class Writer(threading.Thread):
             self.failed = error
 
 
-@pytest.mark.slow
 def test_nobody_who_appends_notices_that_a_server_is_restarted_again_and_again(tmp_path):
     port = free_port()
     with Client(f"http://127.0.0.1:{port}", retry_seconds=PATIENCE) as client, ExitStack() as stack:

@@ -20,6 +20,8 @@ from context_compactor.evaluation.output import mean
 from context_compactor.evaluation.scoring import MEASURES, Score, score_sample
 from tests.evaluation.models import MODELS
 
+pytestmark = pytest.mark.slow
+
 SHIPPED = Path(__file__).parents[2] / "examples" / "demo_session.jsonl.gz"
 BUDGETS = ("25", "10")
 SECONDS = 1.5
@@ -115,7 +117,6 @@ def test_a_good_model_is_used(monkeypatch):
     assert all(not after.model_use.why for _, after in compared("shipped", "good", monkeypatch))
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not default_corpus().is_dir(), reason="the corpus is not at hand")
 @pytest.mark.parametrize("name", ["lying", "smoothly lying"])
 def test_over_recorded_conversations_a_liar_changes_no_measure(name, monkeypatch):
@@ -124,7 +125,6 @@ def test_over_recorded_conversations_a_liar_changes_no_measure(name, monkeypatch
     assert all((after.shares, after.tokens) == (before.shares, before.tokens) for before, after in pairs)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not default_corpus().is_dir(), reason="the corpus is not at hand")
 def test_over_recorded_conversations_a_good_record_stays_legal_and_loses_little(monkeypatch):
     pairs = compared("recorded", "good", monkeypatch)

@@ -22,6 +22,8 @@ from tests.sessions.summarizing import FIRST, steps
 from tests.sessions.talk import illegal
 from tests.waiting import PATIENCE, wait_for
 
+pytestmark = pytest.mark.slow
+
 OPENAI = next(wire for wire in WIRES if wire.name == "openai")
 DONE = ["summary.applied", "session.compacted"]
 STEPS = [*FIRST, *steps(0, 56)]

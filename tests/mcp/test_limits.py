@@ -20,6 +20,8 @@ from context_compactor.mcp.server import call_tool_safely
 from context_compactor.mcp.tools import TOOLS, ToolContext, schema_of
 from tests.mcp.agent import Agent, asking, connected, ran, replied, said, talk
 
+pytestmark = pytest.mark.slow
+
 MOST_TOKENS = 25_000
 SCHEMAS = {tool.name: schema_of(tool.output) for tool in TOOLS}
 

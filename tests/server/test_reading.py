@@ -23,6 +23,8 @@ from tests.postgres import new_schema
 from tests.server.running import Running, free_port, running, serving
 from tests.waiting import PATIENCE, wait_for
 
+pytestmark = pytest.mark.slow
+
 TIMES = 30
 
 

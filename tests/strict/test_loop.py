@@ -67,7 +67,8 @@ def _send(client: LoopClient, session: Session, server: StrictServer):
     return client.calls(answer)
 
 
-@pytest.mark.parametrize("layout", ["tail", pytest.param("record", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["tail", "record"])
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.dialect)
 def test_an_agent_works_for_a_hundred_turns_without_one_refusal(tmp_path, client, layout):
     server = StrictServer(window=WINDOW, seed=7)

@@ -116,6 +116,7 @@ def test_every_theme_can_be_drawn():
     play(story)
 
 
+@pytest.mark.slow
 def test_any_size_is_drawn_and_the_cursor_stays_in_sight():
     a_few_sessions()
 

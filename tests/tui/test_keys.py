@@ -21,6 +21,8 @@ from tests.cli.conftest import conversation
 from tests.llm.provider import Provider, Reply
 from tests.tui.places import URL, a_few_sessions, filled, listed, play, press, settle, shown, until
 
+pytestmark = pytest.mark.slow
+
 AGAIN = "Ctrl-C again leaves."
 
 

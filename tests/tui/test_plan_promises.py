@@ -24,6 +24,8 @@ from context_compactor.tui.sources.local import LocalSource
 from tests.dialects.strategies import DIALECT_NAMES, stories, tell
 from tests.sessions.talk import CALM, messages
 
+pytestmark = pytest.mark.slow
+
 NAMED = ("status", "tokens_before", "tokens_after", "messages_after", "preserved", "summarized", "discarded")
 
 wishes = st.builds(

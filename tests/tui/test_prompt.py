@@ -296,6 +296,7 @@ def test_a_label_is_one_piece_for_the_cursor_and_for_deleting(monkeypatch):
     play(story, session_id="run-42")
 
 
+@pytest.mark.slow
 def test_whatever_keys_are_pressed_a_label_is_whole_or_gone(monkeypatch):
     listening(monkeypatch)
     a_few_sessions()

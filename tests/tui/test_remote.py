@@ -22,6 +22,8 @@ from tests.sessions.talk import messages
 from tests.tui.places import WIDE, enter, key_of, play, press, rows_of, screen_text, until
 from tests.waiting import wait_for
 
+pytestmark = pytest.mark.slow
+
 CALM = {"idle_seconds": 0, "automatic": False}
 
 

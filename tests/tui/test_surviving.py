@@ -29,6 +29,8 @@ from context_compactor.tui.sources.local import LocalSource
 from context_compactor.tui.widgets.row_list import Cell, Column, RowList
 from tests.tui.places import screen_text, settle, until
 
+pytestmark = pytest.mark.slow
+
 
 class Bomb(Static):
     """Goes off in as many ways as there are."""
