@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[2] / "src"
 PACKAGE = ROOT / "context_compactor"
 SMALL = 120  # lines
 # What each figure may be at most. Lower a limit when its figure has fallen; raise one only with a reason. Two dialects,
-# the server for tests and the table of models brought 16 modules and 5,000 lines; reasoning, the order of messages and a
-# provider's own summaries are on the way of every compaction.
+# the server for tests and the table of models brought 16 modules and 5,000 lines; reasoning, the order of messages and
+# a provider's own summaries are on the way of every compaction.
 LIMITS = {
     "modules": 375,
     "lines of source": 81_300,
