@@ -9,6 +9,8 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import demo_messages, talk
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def compacted(site) -> str:

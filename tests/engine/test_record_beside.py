@@ -96,6 +96,7 @@ def kept(messages: list[Raw], dialect: str, said: list[str]) -> dict[str, set[st
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECT_NAMES)
 @given(ways=st.lists(st.sampled_from(("", *WAYS)), min_size=3, max_size=3), ends_with_user=st.booleans())
 def test_a_reminder_beside_the_record_changes_nothing_of_what_a_chain_of_compactions_keeps(

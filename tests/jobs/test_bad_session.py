@@ -11,6 +11,8 @@ from context_compactor.store.rows import timestamp
 from tests.jobs.place import Place, fill, turn
 from tests.waiting import PATIENCE, wait_for
 
+pytestmark = pytest.mark.slow
+
 QUICK = WorkerTiming(lease=60.0, beat=0.5, poll=0.01, watch=0.02)
 
 

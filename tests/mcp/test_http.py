@@ -21,6 +21,8 @@ from tests.mcp.agent import COMMAND, NEEDLE, Agent, environment, started, text_o
 from tests.mcp.test_wire import INITIALIZE
 from tests.waiting import PATIENCE
 
+pytestmark = pytest.mark.slow
+
 ACCEPTS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 
 

@@ -39,6 +39,7 @@ def work(choice, number=0):
     return fill(talk, 30, number)
 
 
+@pytest.mark.slow
 @every_dialect
 def test_ten_compactions_in_a_chain_keep_facts_failures_ids_and_instructions(dialect):
     talk = talk_in(dialect).system("Answer in short sentences.").user("Fix it. Never touch legacy/.")

@@ -91,6 +91,7 @@ OTHER_CLIENTS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["tail", "record"])
 @pytest.mark.parametrize("make", OTHER_CLIENTS, ids=lambda make: make.__name__)
 def test_reminders_cache_marks_chains_and_the_providers_own_compactions_are_no_reason_to_refuse(tmp_path, make, layout):

@@ -214,6 +214,7 @@ def test_compact_takes_a_level_a_target_and_a_focus(place):
     session_in(place, story)
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_said_with_what_to_try_and_nothing_is_changed(place):
     async def story(pilot):
         before = await pilot.app.source.session(place.name)

@@ -22,6 +22,8 @@ from context_compactor.tui.sources.local import LocalSource
 from tests.tui.places import CALM, NOW, URL, a_few_sessions, filled, play, press, rows_of, screen_text, settle, until
 from tests.tui.test_typing_ahead import type_at_once
 
+pytestmark = pytest.mark.slow
+
 AROUND = 64
 """Rows that are asked for at once on a screen of 24 lines: those that are seen, and 20 on each side."""
 MANY = 100_000
@@ -87,7 +89,6 @@ def huge() -> None:
 
 
 @pytest.mark.usefixtures("huge")
-@pytest.mark.slow
 def test_each_key_in_a_hundred_thousand_turns_asks_once_at_most_and_only_for_what_is_seen():
     source = Counting()
 

@@ -40,7 +40,7 @@ _EMPTY = {204: "It is deleted", 304: "Not changed"}
 _HEADERS: dict[str, dict[str, Any]] = {
     "If-None-Match": {"type": "string"},
     "Last-Event-ID": {"type": "string", "maxLength": 100, "pattern": "^[!-~]+$"},
-    api.IDEMPOTENCY_KEY: {"type": "string", "maxLength": 200, "pattern": "^[!-~]+$"},
+    api.IDEMPOTENCY_KEY: {"type": "string", "maxLength": 200, "pattern": "^[ -~]+$"},
 }
 _GZIP_NOTE = "With `Content-Encoding: gzip` it may be packed; the limits count for what is unpacked."
 

@@ -26,7 +26,7 @@ Q = TypeVar("Q", bound=Struct)
 A = TypeVar("A")
 T = TypeVar("T")
 
-_KEY = re.compile(r"[!-~]{1,200}")
+_KEY = re.compile(r"[ -~]{1,200}")
 _MAX_GZIP_MEMBERS = 1_000
 _GUNZIP_CHUNK = 64 * 1024
 _GZIP_WBITS = 31
@@ -62,7 +62,7 @@ class SessionRequest(Struct, frozen=True, kw_only=True):
         key: str | None = self.headers.get(IDEMPOTENCY_KEY)
         if key is not None and not _KEY.fullmatch(key):
             raise RequestRefused(
-                400, f"{IDEMPOTENCY_KEY}: a key has 1 to 200 letters, digits or signs of ASCII, and no spaces."
+                400, f"{IDEMPOTENCY_KEY}: a key has 1 to 200 letters, digits, signs or spaces of ASCII."
             )
         return key or ""
 
