@@ -212,7 +212,13 @@ def _openai_writes(name: str, rates: tuple[float, float, float]) -> KnownModel:
     return _openai(name, 922_000, 128_000, rates, _HALF_HOUR, **more)
 
 
-def _google(name: str, output: int, rates: tuple[float, float, float], **long: Any) -> KnownModel:
+def _google(
+    name: str,
+    output: int,
+    rates: tuple[float, float, float],
+    source: str = "Google, Gemini API models and pricing",
+    **long: Any,
+) -> KnownModel:
     put, read, got = rates
     return KnownModel(
         name=name,
@@ -220,7 +226,7 @@ def _google(name: str, output: int, rates: tuple[float, float, float], **long: A
         window=1_048_576,
         output=output,
         price=Price(input=put, output=got, cache_read=read, **long),
-        source="Google, Gemini API models and pricing",
+        source=source,
         seen="2026-11-18",
     )
 
@@ -311,7 +317,7 @@ KNOWN_MODELS = (
     _google("gemini-3.5-flash-lite", 65_536, (0.30, 0.03, 2.50)),
     _google("gemini-3.1-pro", 65_536, (2.0, 0.20, 12.0), **_PRO_LONG),
     _google("gemini-3-pro", 65_536, (2.0, 0.20, 12.0), **_PRO_LONG),
-    _google("gemini-3-flash", 65_536, (0.50, 0.05, 3.0)),
+    _google("gemini-3-flash", 65_536, (0.50, 0.05, 3.0), _EARLIER),
     _google("gemini-2.5-pro", 65_536, (1.25, 0.125, 10.0), **_PRO_LONG),
     _google("gemini-2.5-flash", 65_536, (0.30, 0.03, 2.50)),
     _google("gemini-2.5-flash-lite", 65_536, (0.10, 0.01, 0.40)),
