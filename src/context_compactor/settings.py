@@ -112,6 +112,7 @@ Seconds = Annotated[float, Meta(ge=0, le=_YEAR)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Percent = Annotated[float, Meta(ge=0, le=100)]
 LayoutName = Literal["auto", "tail", "record"]
+AgentCompaction = Literal["ours", "steered", "beside"]
 Dollars = Annotated[float, Meta(ge=0, le=_MOST)]
 Rate = Annotated[float, Meta(ge=0, le=10**9)]
 
@@ -195,6 +196,13 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     min_gain_percent: Percent = 10.0
     """A compaction that would save less than this percentage changes nothing."""
+
+    agent_compaction: AgentCompaction = "ours"
+    """Who compacts in a coding agent: `ours` puts our record in the place of its summary where the agent allows that,
+    `steered` lets its own model write in our format, `beside` leaves its summary as it is and adds what that lost."""
+
+    agent_record_tokens: Annotated[int, Meta(ge=1_000, le=100_000)] = 6_000
+    """Tokens of the record or summary that a coding agent goes on with after a compaction."""
 
     max_output_tokens: Tokens = 5_000
     """A longer tool output is cut to its beginning and end when it is appended to a session."""

@@ -28,6 +28,8 @@ SESSIONS_OWN: dict[str, Any] = {
     "suggest_files": 5,
     "suggest_share": 0.6,
     "replace_outputs": False,
+    "agent_compaction": "steered",
+    "agent_record_tokens": 4_000,
     "brief_subagents": False,
     "counters_compact": True,
     "preserve_recent_turns": 2,
