@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from tools.agents.home import Home
 from tools.agents.messages import Messages
-from tools.agents.scripted import Api, Call
-from tools.agents.story import PROMPT, TASK
+from tools.agents.scripted import Api, Call, Doing, Request, Script, Step, Until
+from tools.agents.story import PROMPT, main_story
 
 MODEL = "claude-sonnet-4-6"
 SESSION = "5f0c1a52-7d0e-4c39-9a41-2b6f8e3d9c10"
@@ -23,22 +25,33 @@ _ERRORS = ("hook_non_blocking_error", "hook_error_during_execution", "hook_block
 
 
 class ClaudeCode(Struct, frozen=True):
-    """The agent that a program is."""
+    """The agent that a program is, with the `compaction` that the settings of the project ask for."""
 
     program: Path
+    compaction: Literal["ours", "beside"] = "ours"
     name: str = "claude-code"
-    title: str = "Claude Code"
     shortens: bool = True
     hears_all: bool = True
-    api: Api = Messages(TASK)
+    api: Api = Messages()
+
+    @property
+    def title(self) -> str:
+        """What it is called in a report."""
+        return f"Claude Code, {'our record' if self.compaction == 'ours' else 'its own summary'}"
+
+    @property
+    def story(self) -> Script:
+        """What its model does."""
+        return main_story(self, long_report=self.compaction == "ours")
 
     def settings(self, home: Home) -> list[Path]:
-        """The files that an install changes."""
-        return [home.folder / ".claude" / "settings.json", home.folder / ".claude.json"]
+        """The files and folders that an install changes."""
+        folder = home.folder / ".claude"
+        return [folder / "settings.json", home.folder / ".claude.json", folder / "skills"]
 
     def prepare(self, home: Home, address: str) -> None:  # noqa: ARG002
         """Settings as a user has them who has worked here before."""
-        settings, state = self.settings(home)
+        settings, state, _ = self.settings(home)
         settings.parent.mkdir()
         settings.write_text(json.dumps({"permissions": {"allow": _TOOLS}, "model": MODEL}, indent=2) + "\n")
         project = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
@@ -50,9 +63,13 @@ class ClaudeCode(Struct, frozen=True):
             "projects": {str(home.project): project},
         }
         state.write_text(json.dumps(known, indent=2) + "\n")
+        config = home.project / ".compactor" / "config.toml"
+        config.parent.mkdir()
+        config.write_text(f'agent_compaction = "{self.compaction}"\n')
 
     def review(self, home: Home) -> None:
         """Nobody has to agree to hooks in the user's own settings."""
+        put_mod(home)
 
     def env(self, address: str) -> dict[str, str]:
         """What it is told in the environment: its model is at this address, and nothing else is asked for."""
@@ -65,7 +82,11 @@ class ClaudeCode(Struct, frozen=True):
 
     def work(self, home: Home, address: str) -> subprocess.CompletedProcess[str]:
         """One prompt, to its end."""
-        return home.run([self.program, "-p", PROMPT, "--session-id", SESSION], **self.env(address))
+        return self.ask(home, address, PROMPT, "--session-id", SESSION)
+
+    def ask(self, home: Home, address: str, prompt: str, *options: str) -> subprocess.CompletedProcess[str]:
+        """A prompt, to its end."""
+        return home.run([self.program, "-p", prompt, *options], **self.env(address))
 
     def logs(self, home: Home) -> list[Path]:
         """What it has written down of its sessions."""
@@ -87,7 +108,22 @@ class ClaudeCode(Struct, frozen=True):
         """A tool of our MCP server."""
         return Call(label, f"mcp__compactor__{tool}", arguments)
 
-    def delegate(self, task: str) -> list[Call]:
-        """A sub-agent for a task, until it is done."""
+    def delegate(self, task: str) -> Sequence[Call | Doing]:
+        """A sub-agent for a task; it works in the background, and the model waits for its report."""
         asked = {"description": "Find callers", "prompt": task, "subagent_type": "general-purpose"}
-        return [Call("sub-agent", "Agent", asked)]
+        waiting = Until(_has_report, Step(self.shell("waiting", "sleep 0.5"), 20_000))
+        return [Call("sub-agent", "Agent", asked), waiting]
+
+
+def _has_report(request: Request) -> bool:
+    return any("<task-notification>" in text for text in request.texts)
+
+
+def put_mod(home: Home) -> None:
+    folder = home.folder / ".claude" / "skills" / "compactor"
+    if folder.exists():
+        return
+    shutil.copytree("src/context_compactor/plugin", folder)
+    (folder / ".mcp.json").unlink(missing_ok=True)
+    (folder / "hooks/hooks.json").write_text('{"modules": ["./register.js"]}')
+    (folder / "hooks/command.js").write_text(f'export const COMMAND = ["{Path(sys.executable).parent}/compactor"]\n')

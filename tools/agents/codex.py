@@ -7,14 +7,14 @@ import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from tools.agents.home import Home
 from tools.agents.responses import Responses
-from tools.agents.scripted import Api, Call
-from tools.agents.story import PROMPT
+from tools.agents.scripted import Api, Call, Script
+from tools.agents.story import PROMPT, main_story
 
 _CONFIG = """\
 # Mine.
@@ -48,12 +48,18 @@ class Codex(Struct, frozen=True):
     in_scripts: bool = False
     name: str = "codex"
     hears_all: bool = False
+    compaction: Literal["ours", "beside"] = "beside"
     api: Api = Responses()
 
     @property
     def title(self) -> str:
         """What it is called in a report."""
         return f"Codex, tools called {'in scripts' if self.in_scripts else 'directly'}"
+
+    @property
+    def story(self) -> Script:
+        """What its model does."""
+        return main_story(self)
 
     @property
     def shortens(self) -> bool:

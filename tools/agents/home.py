@@ -16,7 +16,7 @@ from tools.agents.story import make_project
 
 _OURS = Path(sys.executable).parent
 _KEPT = ("LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE")
-_SECONDS = 240
+_SECONDS = 600
 
 
 class Home(Struct, frozen=True):

@@ -7,6 +7,7 @@ tool calls, a sub-agent, a compaction and recall, `compactor doctor`, `compactor
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,6 @@ from tools.agents.codex import Codex
 from tools.agents.home import Home, new_home
 from tools.agents.promises import Promise, Seen, promises
 from tools.agents.scripted import ScriptedModel, scripted
-from tools.agents.story import main_story
 
 Agent = ClaudeCode | Codex
 _SHOWN = 2_000
@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("--pictures", action="store_true", help="draw docs/images/agent-*.svg as well (needs tmux)")
     given = parser.parse_args()
     claude, codex = _found(given.claude), _found(given.codex)
-    agents: list[Agent] = [ClaudeCode(claude)] if claude else []
+    agents: list[Agent] = [ClaudeCode(claude), ClaudeCode(claude, "beside")] if claude else []
     agents += [Codex(codex), Codex(codex, model="gpt-6-sol", in_scripts=True)] if codex else []
     kept = [_check(agent) for agent in agents]
     if given.pictures and claude:
@@ -51,7 +51,7 @@ def _found(name: str) -> Path | None:
 
 def _check(agent: Agent) -> bool:
     is_kept = True
-    with new_home(agent.program) as home, scripted(agent.api, main_story(agent)) as (address, model):
+    with new_home(agent.program) as home, scripted(agent.api, agent.story) as (address, model):
         version = home.run([agent.program, "--version"]).stdout.strip()
         print(f"{agent.title} ({version})")
         for promise in _seen_to_be(agent, home, address, model):
@@ -75,7 +75,9 @@ def _seen_to_be(agent: Agent, home: Home, address: str, model: ScriptedModel) ->
         f"{ended}{worked.stderr[-_SHOWN:] * bool(worked.returncode)}",
     )
     complaints = list(agent.complaints(home, worked.stderr))
-    yield from promises(Seen(home, model.requests, agent.logs(home), complaints, agent.shortens, agent.hears_all))
+    yield from promises(
+        Seen(home, model.requests, agent.logs(home), complaints, agent.shortens, agent.hears_all, agent.compaction)
+    )
     yield _went_well(home, "doctor", agent.name)
     worked_with = _contents(agent, home)
     yield _went_well(home, "uninstall", agent.name, "--yes")
@@ -92,17 +94,34 @@ def _went_well(home: Home, *arguments: str) -> Promise:
 
 
 def _contents(agent: Agent, home: Home) -> dict[Path, bytes | None]:
-    return {path: path.read_bytes() if path.exists() else None for path in agent.settings(home)}
+    return {path: _content(path) for path in agent.settings(home)}
+
+
+def _content(path: Path) -> bytes | None:
+    """What a file holds, or all files of a folder; None when it is not there."""
+    if path.is_dir():
+        files = sorted(each for each in path.rglob("*") if each.is_file())
+        return b"".join(f"{each}\n".encode() + each.read_bytes() for each in files)
+    return path.read_bytes() if path.exists() else None
 
 
 def _is_as_before(path: Path, before: bytes | None, after: bytes | None, *, is_ours: bool) -> Promise:
     """Nothing of ours is left, and where only we have written it is what it was, byte for byte."""
     if before == after:
         return Promise(f"{path.name} is what it was", True, "gone, as before" if after is None else "byte for byte")
-    left = b"compactor" in (after or b"")
+    left = b"compactor" in _without_statistics(after or b"")
     found = "something of ours is left" if left else "nothing of ours is left"
     who = "only we have" if is_ours else "the agent has"
     return Promise(f"{path.name} has nothing of ours", not left and not is_ours, f"{found}, and {who} written there")
+
+
+def _without_statistics(content: bytes) -> bytes:
+    """What Claude Code has written about itself, without how often it has seen a plugin."""
+    try:
+        known = json.loads(content)
+    except ValueError:
+        return content
+    return json.dumps({key: value for key, value in known.items() if key not in ("pluginUsage", "skillUsage")}).encode()
 
 
 if __name__ == "__main__":

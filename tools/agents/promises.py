@@ -11,9 +11,10 @@ from typing import Any
 from msgspec import Struct
 
 from context_compactor.agents.hook_log import read_hook_log
+from context_compactor.dialects.record import OPENING
 from tools.agents.home import Home
-from tools.agents.scripted import Request
-from tools.agents.story import LOST, RULE, SUMMARY, log_text
+from tools.agents.scripted import Lane, Request
+from tools.agents.story import LOST, RULE, SUMMARY, log_text, report_text
 
 _MARK = re.compile(r"compactor-brief-[0-9a-f]{12}")
 _REFERENCE = re.compile(r'recall\("(\w+)"\)')
@@ -42,13 +43,18 @@ class Seen(Struct, frozen=True):
     """Whether hooks of this agent can shorten an output."""
     hears_all: bool
     """Whether hooks of this agent are told all of a long output."""
+    compaction: str
+    """Whose text stands after a compaction: "ours", or with "beside" the agent's own."""
+
+    def hook_lines(self, event: str, what: str) -> list[dict[str, Any]]:
+        """The lines of the hook log about this."""
+        return [
+            line for line in read_hook_log(str(self.home.project)) if (line["event"], line["what"]) == (event, what)
+        ]
 
     def hook_log(self, event: str, what: str) -> dict[str, Any]:
         """The last line of the hook log about this; empty when there is none."""
-        lines = [
-            line for line in read_hook_log(str(self.home.project)) if (line["event"], line["what"]) == (event, what)
-        ]
-        return lines[-1] if lines else {}
+        return next(reversed(self.hook_lines(event, what)), {})
 
     def result(self, label: str) -> str:
         """What the model was told of a call, when it was told first."""
@@ -57,9 +63,14 @@ class Seen(Struct, frozen=True):
     @property
     def after(self) -> list[Request]:
         """What the agent asked once it had compacted."""
-        lanes = [request.lane for request in self.requests]
-        at = lanes.index("compact") if "compact" in lanes else len(lanes)
-        return [request for request in self.requests[at:] if request.lane == "main"]
+        asked = [request for request in self.requests if not request.agent]
+        at = [n for n, request in enumerate(asked) if request.lane == "compact" or record_in(request)]
+        return [request for request in asked[at[0] :] if request.lane == "main"] if at else []
+
+
+def record_in(request: Request) -> str:
+    """The record of ours that a request holds, with what is told behind it; empty when there is none."""
+    return next((text for text in request.texts if text.lstrip().startswith(OPENING)), "")
 
 
 def promises(seen: Seen) -> Iterator[Promise]:
@@ -67,17 +78,56 @@ def promises(seen: Seen) -> Iterator[Promise]:
     if seen.shortens:
         yield from _shortened(seen)
     yield _child_briefed(seen)
-    archived = seen.hook_log("pre-compact", "archived")
-    yield Promise("everything is archived before the compaction", archived.get("trigger") == "auto", _told(archived))
-    yield _brief_in_next(seen)
-    yield _brief_arrived(seen)
-    compared = next((line for line in (seen.hook_log(event, "compared") for event in _COMPARING) if line), {})
-    yield Promise("what the summary lost is known", bool(compared.get("lost")), _told(compared.get("lost")))
+    yield from _with_our_record(seen) if seen.compaction == "ours" else _beside_a_summary(seen)
     yield _found(seen)
     yield _recalled(seen)
     failed = [line for line in read_hook_log(str(seen.home.project)) if line["what"] == "failed"]
-    yield Promise("no hook failed in the hook log", not failed, _told(failed))
-    yield Promise("the agent complains about no hook", not seen.complaints, _told(seen.complaints))
+    yield Promise("no hook failed in the hook log", not failed, told(failed))
+    yield Promise("the agent complains about no hook", not seen.complaints, told(seen.complaints))
+
+
+def _with_our_record(seen: Seen) -> Iterator[Promise]:
+    asked = [request for request in seen.requests if request.lane == "compact"]
+    yield Promise("no model is asked for a summary", not asked, f"{len(asked)} requests for one")
+    yield _record_stands(seen, "main", "our record is all that the agent knows after its compaction")
+    yield _record_stands(seen, "sub", "our record is what a sub-agent knows after its own compaction")
+    briefs = [text for text in (seen.after[0].texts if seen.after else []) if _MARK.search(text)]
+    why = seen.hook_log("session-start", "no brief")
+    yield Promise("there is no second brief beside our record", not briefs and bool(why), told(why.get("reason")))
+    yield from _report_shortened(seen)
+
+
+def _record_stands(seen: Seen, lane: Lane, what: str) -> Promise:
+    found = next((request for request in seen.requests if request.lane == lane and record_in(request)), None)
+    if found is None:
+        return Promise(what, False, "no request has one")
+    record, given = record_in(found), seen.hook_lines("compact", "record given")
+    words = f"{len(record):,} characters, one of {len(given)} that were given, after {told(given[-1:])}"
+    is_whole = (RULE in record or lane == "sub") and not found.results
+    return Promise(what, is_whole and bool(given), words)
+
+
+def _report_shortened(seen: Seen) -> Iterator[Promise]:
+    what, whole = "the long report of a sub-agent in the background reaches the model shortened", report_text()
+    texts = [text for request in seen.requests for text in request.texts if "<task-notification>" in text]
+    text = texts[0] if texts else ""
+    found = _REFERENCE.search(text)
+    words = f"{len(text):,} of {len(whole):,} characters, {found[0] if found else 'no reference'}"
+    yield Promise(what, found is not None and len(text) < len(whole) / 2, words)
+    if found is None:
+        return
+    recalled = seen.home.compactor("recall", found[1]).stdout
+    words = f"{len(recalled):,} characters of {found[1]}"
+    yield Promise("`compactor recall` prints all of the report", recalled.strip() == whole, words)
+
+
+def _beside_a_summary(seen: Seen) -> Iterator[Promise]:
+    archived = seen.hook_log("pre-compact", "archived")
+    yield Promise("everything is archived before the compaction", archived.get("trigger") == "auto", told(archived))
+    yield _brief_in_next(seen)
+    yield _brief_arrived(seen)
+    compared = next((line for line in (seen.hook_log(event, "compared") for event in _COMPARING) if line), {})
+    yield Promise("what the summary lost is known", bool(compared.get("lost")), told(compared.get("lost")))
 
 
 def _shortened(seen: Seen) -> Iterator[Promise]:
@@ -109,7 +159,7 @@ def _brief_in_next(seen: Seen) -> Promise:
     found = next((text for text in texts if _MARK.search(text)), "")
     is_kept = RULE in found and any(SUMMARY in text for text in texts)
     words = _MARK.findall(found) or f"no brief in {len(texts)} texts"
-    return Promise("the brief is in the first request after the compaction, beside the summary", is_kept, _told(words))
+    return Promise("the brief is in the first request after the compaction, beside the summary", is_kept, told(words))
 
 
 def _brief_arrived(seen: Seen) -> Promise:
@@ -120,22 +170,22 @@ def _brief_arrived(seen: Seen) -> Promise:
 
 
 def _found(seen: Seen) -> Promise:
-    hits = _answer(seen.result("search")).get("hits", [])
+    hits = answer_of(seen.result("search")).get("hits", [])
     found = [hit["id"] for hit in hits if LOST in hit["text"]]
-    return Promise("the model finds with search_archive what the summary lost", bool(found), _told(found))
+    return Promise("the model finds with search_archive what the summary lost", bool(found), told(found))
 
 
 def _recalled(seen: Seen) -> Promise:
-    before, answer = seen.result("failing"), _answer(seen.result("recall"))
+    before, answer = seen.result("failing"), answer_of(seen.result("recall"))
     after = "\n".join(seen.after[0].texts) if seen.after else ""
     is_lost = LOST in before and before not in after and LOST not in SUMMARY
     text = answer.get("text", "")
-    is_kept = is_lost and before in (text, _plain(text))
+    is_kept = before in (text, _plain(text)) and (is_lost or seen.compaction == "ours")
     words = f"{len(text):,} characters of {answer.get('id', 'nothing')} for {len(before):,}; lost before: {is_lost}"
     return Promise("the model recalls it byte for byte", is_kept, words)
 
 
-def _answer(result: str) -> dict[str, Any]:
+def answer_of(result: str) -> dict[str, Any]:
     """What one of our tools has answered, out of what an agent makes of it."""
     try:
         value = json.JSONDecoder().raw_decode(result[result.index("{") :])[0]
@@ -153,5 +203,5 @@ def _plain(text: str) -> str:
         return text
 
 
-def _told(value: object) -> str:
+def told(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)[:_SHOWN] if value else "nothing"

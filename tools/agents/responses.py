@@ -28,16 +28,23 @@ class Responses(Struct, frozen=True):
             if item["type"].endswith("call_output")
         }
         texts = [_text(item.get("content") or item.get("output") or "") for item in items]
-        return Request(_lane(texts[-1], headers), texts, results)
+        return Request(_lane(texts[-1], headers), texts, results, [json.dumps(item) for item in items])
 
-    def events(self, step: Step, number: int, body: Body) -> Iterator[dict[str, Any]]:  # noqa: ARG002
+    def events(
+        self,
+        step: Step,
+        read: tuple[int, int],
+        number: int,
+        body: Body,  # noqa: ARG002
+    ) -> Iterator[dict[str, Any]]:
         """An answer, as it is streamed."""
+        tokens, cached = read
         usage = {
-            "input_tokens": step.tokens,
-            "input_tokens_details": {"cached_tokens": 0},
+            "input_tokens": tokens,
+            "input_tokens_details": {"cached_tokens": cached},
             "output_tokens": 60,
             "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": step.tokens + 60,
+            "total_tokens": tokens + 60,
         }
         response = {"id": f"resp_{number}", "object": "response", "status": "in_progress", "output": []}
         item = _item(step.says, number)

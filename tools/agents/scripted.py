@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, Protocol, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
+
+from context_compactor.tokens.counting import counter_for
 
 Lane = Literal["main", "sub", "compact", "aside"]
 """Who asks: the agent, its sub-agent, the agent that wants a summary, or one that wants a title and the like."""
@@ -26,10 +30,14 @@ class Call(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """One answer of the model, and how many tokens it says it has read."""
+    """One answer of the model, with what it says before a call, and how many tokens it says it has read.
+
+    Without `tokens` it says as many as its request really holds.
+    """
 
     says: Call | str
-    tokens: int = 12_000
+    tokens: int | None = 12_000
+    note: str = ""
 
 
 class Request(Struct, frozen=True):
@@ -38,13 +46,31 @@ class Request(Struct, frozen=True):
     lane: Lane
     texts: list[str]
     results: dict[str, str]
+    parts: Sequence[str] = ()
+    """Everything that counts, in the order in which a provider caches it."""
+    agent: str = ""
+    """The id of the sub-agent that asks."""
+    at: float = 0.0
+    tokens: int = 0
+    cached: int = 0
+    """How many of the tokens an earlier request began with."""
+
+
+class Until(Struct, frozen=True):
+    """The model does something again and again until it is told something."""
+
+    is_told: Callable[[Request], bool]
+    meanwhile: Step
+
+
+Doing = Step | Until | Callable[[Request], Step]
 
 
 class Script(Struct, frozen=True):
     """What the model says, in order. A step may depend on what the model has just been told."""
 
-    main: list[Step | Callable[[Request], Step]]
-    sub: list[Step | Callable[[Request], Step]]
+    main: Sequence[Doing]
+    sub: Sequence[Doing]
     summary: str
 
 
@@ -58,8 +84,8 @@ class Api(Protocol):
     def request(self, body: Body, headers: Mapping[str, str]) -> Request:
         """What a body asks."""
 
-    def events(self, step: Step, number: int, body: Body) -> Iterator[dict[str, Any]]:
-        """An answer, as it is streamed."""
+    def events(self, step: Step, read: tuple[int, int], number: int, body: Body) -> Iterator[dict[str, Any]]:
+        """An answer, as it is streamed. `read` are the tokens of the request, and those of them that were cached."""
 
 
 class ScriptedModel:
@@ -68,27 +94,70 @@ class ScriptedModel:
     def __init__(self, api: Api, script: Script) -> None:
         self._api = api
         self._steps = {"main": list(script.main), "sub": list(script.sub)}
-        self._summary = Step(script.summary)
+        self._summary = Step(script.summary, None)
         self._lock = threading.Lock()
+        self._cache = _Cache()
         self.requests: list[Request] = []
 
     def answer(self, path: str, body: Body, headers: Mapping[str, str]) -> list[dict[str, Any]] | None:
         """What to stream back; None for a path that is not the model's."""
         if path != self._api.path:
             return None
+        began = time.time()
         request = self._api.request(body, headers)
         with self._lock:
+            tokens, cached = self._cache.read(request.parts, str(body.get("model", "")))
+            request = structs.replace(request, at=began, tokens=tokens, cached=cached)
             self.requests.append(request)
-            return list(self._api.events(self._step(request), len(self.requests), body))
+            step = self._step(request)
+            read = (tokens, cached) if step.tokens is None else (step.tokens, 0)
+            return list(self._api.events(step, read, len(self.requests), body))
 
     def _step(self, request: Request) -> Step:
         if request.lane == "compact":
             return self._summary
         left = self._steps.get(request.lane)
         if not left:
-            return Step("Done.")
-        step = left.pop(0)
-        return step if isinstance(step, Step) else step(request)
+            return Step("Done.", None)
+        doing = left[0]
+        if isinstance(doing, Until) and not doing.is_told(request):
+            return self._again(doing.meanwhile)
+        left.pop(0)
+        if isinstance(doing, Until):
+            return self._step(request)
+        return doing if isinstance(doing, Step) else doing(request)
+
+    def _again(self, step: Step) -> Step:
+        """The same with a label of its own: an id is given to one call only."""
+        if isinstance(step.says, str):
+            return step
+        return structs.replace(step, says=structs.replace(step.says, label=f"{step.says.label}_{len(self.requests)}"))
+
+
+class _Cache:
+    """What a provider keeps of the requests it has read: their beginnings, however long."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[str, int] = {}
+        self._beginnings: set[bytes] = set()
+
+    def read(self, parts: Sequence[str], model: str) -> tuple[int, int]:
+        """How many tokens these are, and how many of them the longest known beginning has."""
+        tokens = cached = 0
+        beginning = sha256()
+        for part in parts:
+            tokens += self._size(part, model)
+            beginning.update(part.encode())
+            beginning.update(b"\0")
+            if beginning.digest() in self._beginnings:
+                cached = tokens
+            self._beginnings.add(beginning.digest())
+        return tokens, cached
+
+    def _size(self, part: str, model: str) -> int:
+        if part not in self._sizes:
+            self._sizes[part] = counter_for(model).count(part)
+        return self._sizes[part]
 
 
 class _Server(ThreadingHTTPServer):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from tools.agents.scripted import Call, Request, Script, Step
+from tools.agents.scripted import Call, Doing, Request, Script, Step
 
 RULE = "Never touch config/secrets.yaml"
 PROMPT = f"Fix the login in src/auth/jwt.py: expired tokens get in. {RULE}."
@@ -19,6 +19,7 @@ FAILING = "python -m pytest tests/test_auth.py"
 LOG = "logs/login.log"
 LOST = "test_expired_token"
 _ID = re.compile(r'"id": ?"(tool_\d+)"')
+_CALLERS = "grep -rl is_valid src tests"
 _FEW, _MANY = 20_000, 190_000
 
 _FILES = {
@@ -68,7 +69,7 @@ class Way(Protocol):
     def ours(self, label: str, tool: str, arguments: dict[str, Any]) -> Call:
         """A tool of our MCP server."""
 
-    def delegate(self, task: str) -> list[Call]:
+    def delegate(self, task: str) -> Sequence[Call | Doing]:
         """A sub-agent for a task, until it is done."""
 
 
@@ -89,20 +90,34 @@ def log_text() -> str:
     return "".join(f"{line} token=expired result=welcome\n" for line in lines)
 
 
-def main_story(way: Way) -> Script:
-    """A test that fails, a long log, a sub-agent, a compaction, and the way back to what the summary lost."""
+def main_story(way: Way, *, long_report: bool = False) -> Script:
+    """A test that fails, a long log, a sub-agent, a compaction, and the way back to what the summary lost.
+
+    With a `long_report` the sub-agent fills its own window as well, and reports more than anybody wants to read.
+    """
     working = [way.shell("failing", FAILING), way.shell("oversized", f"cat {LOG}"), *way.delegate(TASK)]
     return Script(
         main=[
-            *(Step(call, _FEW) for call in working),
+            *(Step(each, _FEW) if isinstance(each, Call) else each for each in working),
             Step(way.shell("source", "cat src/auth/jwt.py"), _MANY),
             Step(way.ours("search", "search_archive", {"text": LOST}), _FEW),
             recalling(way),
             Step("The leeway of a day is why expired tokens are taken.", _FEW),
         ],
-        sub=[Step(way.shell("callers", "grep -rl is_valid src tests")), Step(REPORT)],
+        sub=_long_search(way) if long_report else [Step(way.shell("callers", _CALLERS)), Step(REPORT)],
         summary=f"<analysis>short</analysis><summary>{SUMMARY}</summary>",
     )
+
+
+def _long_search(way: Way) -> list[Step]:
+    """A sub-agent that reads the log bit by bit, until its window is full."""
+    read = [way.shell(f"log-{at}", f"sed -n '{at},{at + 50}p' {LOG}") for at in range(1, 600, 50)]
+    return [*(Step(call) for call in read), Step(way.shell("callers", _CALLERS), _MANY), Step(report_text())]
+
+
+def report_text() -> str:
+    """A report that is too long for a window."""
+    return "\n".join((REPORT, *(f"{n}: read and found nothing that calls it" for n in range(800))))
 
 
 def recalling(way: Way) -> Callable[[Request], Step]:
