@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sys
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -69,7 +67,6 @@ class ClaudeCode(Struct, frozen=True):
 
     def review(self, home: Home) -> None:
         """Nobody has to agree to hooks in the user's own settings."""
-        put_mod(home)
 
     def env(self, address: str) -> dict[str, str]:
         """What it is told in the environment: its model is at this address, and nothing else is asked for."""
@@ -117,13 +114,3 @@ class ClaudeCode(Struct, frozen=True):
 
 def _has_report(request: Request) -> bool:
     return any("<task-notification>" in text for text in request.texts)
-
-
-def put_mod(home: Home) -> None:
-    folder = home.folder / ".claude" / "skills" / "compactor"
-    if folder.exists():
-        return
-    shutil.copytree("src/context_compactor/plugin", folder)
-    (folder / ".mcp.json").unlink(missing_ok=True)
-    (folder / "hooks/hooks.json").write_text('{"modules": ["./register.js"]}')
-    (folder / "hooks/command.js").write_text(f'export const COMMAND = ["{Path(sys.executable).parent}/compactor"]\n')

@@ -5,23 +5,27 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
 from msgspec import Struct
 
 from context_compactor.agents.hook_log import read_hook_log
+from context_compactor.tokens.counting import counter_for
 from context_compactor.tokens.prices import price_of
 from tools.agents.claude_code import MODEL, SESSION, ClaudeCode
 from tools.agents.home import Home, new_home
-from tools.agents.migration import DECISION, FAILED, FIRST_FAILURE, PROMPTS, RULES, long_story, make_shop
+from tools.agents.migration import DECISION, FAILED, FIRST_FAILURE, PROMPTS, RULES, SUMMARY, long_story, make_shop
 from tools.agents.promises import Promise, answer_of, record_in, told
-from tools.agents.scripted import Request, scripted
+from tools.agents.scripted import Request, ScriptedModel, scripted
 
 # The smallest window that Claude Code compacts for: a large one would only take longer to fill.
 _WINDOW = "100000"
 _LEAST_CALLS, _LEAST_COMPACTIONS = 200, 5
+_SHOWN = 300
+_GO_ON = "Go on."
 _SIZE = range(4_000, 8_001)
 _FAILURE = re.compile(r"^- (?:open|resolved): (`[^`]*`).*\((tool_\d+)\)$", re.MULTILINE)
 
@@ -37,7 +41,7 @@ class Session(Struct, frozen=True):
     def after(self) -> list[Request]:
         """The first request after each compaction: the only ones that hold fewer tokens than the one before."""
         main = [request for request in self.requests if request.lane == "main"]
-        return [now for last, now in zip(main, main[1:], strict=False) if now.tokens < last.tokens]
+        return [now for last, now in pairwise(main) if now.tokens < last.tokens]
 
     @property
     def summaries(self) -> list[Request]:
@@ -55,7 +59,7 @@ def long_session(agent: ClaudeCode) -> Iterator[Promise | Session]:
         session = _seen(agent, home, model.requests)
         yield from _chain(session, ends)
         yield from _first_part(home, session)
-        yield from _by_hand(agent, home, address)
+        yield from _by_hand(agent, home, address, model)
         yield session
 
 
@@ -128,11 +132,93 @@ def _first_part(home: Home, session: Session) -> Iterator[Promise]:
     yield Promise("`compactor recall` prints the same", whole in recalled, f"{len(recalled):,} characters")
 
 
-def _by_hand(agent: ClaudeCode, home: Home, address: str) -> Iterator[Promise]:
+def _by_hand(agent: ClaudeCode, home: Home, address: str, model: ScriptedModel) -> Iterator[Promise]:
     """What the user types: the plan of a compaction, one, and its undoing."""
-    for command, says in (("/compactor:plan", "A compaction now"), ("/compact", ""), ("/compact undo", "")):
-        ran = agent.ask(home, address, command, "--resume", SESSION)
-        is_kept = not ran.returncode and says in ran.stdout
-        yield Promise(f"`{command}` answers", is_kept, (ran.stdout.strip() or ran.stderr).splitlines()[0][:200])
-    before = len(read_requests := [])
-    del before, read_requests
+
+    def typed(prompt: str) -> str:
+        ran = agent.ask(home, address, prompt, "--resume", SESSION, "--autocompact", _WINDOW)
+        return f"{ran.stdout}{ran.stderr}".strip()[:_SHOWN] or "it prints nothing"
+
+    asked, before = len(model.requests), model.requests[-1]
+    plan = typed("/compactor:plan")
+    is_kept = "tokens" in plan and len(model.requests) == asked
+    yield Promise("`/compactor:plan` shows a plan, and asks no model", is_kept, plan)
+    said = typed("/compact")
+    typed(_GO_ON)
+    compacted = model.requests[-1]
+    is_kept = bool(record_in(compacted)) and not compacted.results and not _lanes(model, asked)
+    yield Promise(
+        "`/compact` puts our record there", is_kept, f"{before.tokens:,} → {compacted.tokens:,} tokens; {said}"
+    )
+    said = typed("/compact undo")
+    typed(_GO_ON)
+    undone = model.requests[-1]
+    missing = [label for label, text in before.results.items() if undone.results.get(label) != text]
+    words = f"{compacted.tokens:,} → {undone.tokens:,} tokens, {len(before.results) - len(missing)} of "
+    is_kept = not missing and not _lanes(model, asked)
+    words = f"{words}{len(before.results)} results are back{f', not {missing}' * bool(missing)}; {said}"
+    yield Promise("`/compact undo` takes it back", is_kept, words)
+
+
+def _lanes(model: ScriptedModel, start: int) -> int:
+    """How often a summary was asked for since then."""
+    return sum(request.lane == "compact" for request in model.requests[start:])
+
+
+class Cost(Struct, frozen=True):
+    """What one session took: of each compaction the middle value, of the session the sum."""
+
+    compactions: int
+    tokens_after: int
+    first_write: int
+    seconds: float
+    summary_requests: int
+    summary_read: int
+    summary_written: int
+    requests: int
+    dollars: float
+
+
+def cost_of(session: Session) -> Cost:
+    """What a session cost, from the requests themselves."""
+    asked = session.summaries
+    return Cost(
+        compactions=len(session.boundaries),
+        tokens_after=round(median(request.tokens for request in session.after)),
+        first_write=round(median(request.tokens - request.cached for request in session.after)),
+        seconds=median(boundary["durationMs"] / 1_000 for boundary in session.boundaries),
+        summary_requests=len(asked),
+        summary_read=round(median(request.tokens for request in asked)) if asked else 0,
+        summary_written=counter_for(MODEL).count(SUMMARY) if asked else 0,
+        requests=len(session.requests),
+        dollars=sum(map(_dollars, session.requests)),
+    )
+
+
+def _dollars(request: Request) -> float:
+    price = price_of(MODEL)
+    assert price is not None
+    assert price.cache_read is not None
+    assert price.cache_write is not None
+    written = request.tokens - request.cached
+    output = counter_for(MODEL).count(SUMMARY) if request.lane == "compact" else 0
+    return (request.cached * price.cache_read + written * price.cache_write + output * (price.output or 0)) / 1_000_000
+
+
+def cost_table(costs: Mapping[str, Cost]) -> str:
+    """The costs side by side, in Markdown."""
+    rows = {
+        "compactions in the same work": [f"{cost.compactions}" for cost in costs.values()],
+        "requests for a summary": [f"{cost.summary_requests}" for cost in costs.values()],
+        "each of them reads, and writes (tokens)": [
+            f"{cost.summary_read:,} and {cost.summary_written:,}" if cost.summary_requests else "–"
+            for cost in costs.values()
+        ],
+        "tokens of the first request after": [f"{cost.tokens_after:,}" for cost in costs.values()],
+        "of these written to the cache": [f"{cost.first_write:,}" for cost in costs.values()],
+        "seconds of a compaction": [f"{cost.seconds:.2f}" for cost in costs.values()],
+        "requests in all": [f"{cost.requests}" for cost in costs.values()],
+        "input and summaries at list price": [f"${cost.dollars:.2f}" for cost in costs.values()],
+    }
+    lines = [("", *costs), ("---", *["---:"] * len(costs)), *((what, *cells) for what, cells in rows.items())]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -18,16 +18,15 @@ RULES = (
 DECISION = "amounts are int cents, not Decimal"
 FAILED = "test_half_a_cent"
 FIRST_FAILURE = "first-failure"
-QUESTION = "What exactly did the very first failing test print? Look at the original, do not guess."
 PROMPTS = (
-    "Invoices are off by a cent, because every handler in src/shop/handlers computes with floats. Move all handlers to "
-    f"whole cents, in alphabetical order. {RULES[0]}. {RULES[1]}. The public names stay as they are.",
-    f"The tax office wants it so: {RULES[3]}. And {RULES[2][0].lower()}{RULES[2][1:]}, that folder is deleted next "
-    "week.",
+    f"""\
+Invoices are off by a cent, because every handler in src/shop/handlers computes with floats. Move all handlers to whole
+cents, in alphabetical order. {RULES[0]}. {RULES[1]}. The public names stay as they are.""",
+    f"The tax office wants it so: {RULES[3]}. And another rule: {RULES[2]}, that folder is deleted next week.",
     "Good. Go on with the next handlers.",
     "No, do not copy the rounding into each handler: import rounded from src/shop/money.py. Go on.",
     "Go on with the rest. I commit it myself.",
-    QUESTION,
+    "What exactly did the very first failing test print? Look at the original, do not guess.",
 )
 _PLACES = (
     "allowances", "baskets", "bonuses", "bundles", "campaigns", "carts", "catalogues", "coupons", "credits", "customs",
@@ -103,49 +102,40 @@ def {failed}():
     price = 25 / (1 - SHARE) / 10
     assert line_total(price, 1) == 3, "half a cent of {place} is rounded up"
 """
+_SUMMED_UP = """\
+   - src/shop/handlers/{place}.py
+      - line_total returned a float that was rounded to two places, and returns whole cents now; the other functions of
+        the file were read and stay as they are.
+      ```python
+      def line_total(price: Any, count: int) -> Any:
+          \"\"\"What a line of {place} costs.\"\"\"
+          return rounded(price * count * (1 - SHARE))
+      ```
+"""
 # As long as what a model writes when Claude Code asks it for a summary: 4,400 tokens were seen.
-_SUMMARY = "\n\n".join(
-    (
-        "1. Primary Request and Intent:\n   The user wants every handler in src/shop/handlers moved from floats to whole "
-        "cents, in alphabetical order, with the tests of a handler run after each change.",
-        "2. Key Technical Concepts:\n   - Decimal, quantize and the rounding modes of the decimal module\n   - pytest",
-        "3. Files and Code Sections:",
-        *(
-            f"   - src/shop/handlers/{place}.py\n      - line_total returned a float that was rounded to two places, and "
-            f"returns whole cents now; the other functions of the file were read and stay as they are.\n"
-            f'      ```python\n      def line_total(price: Any, count: int) -> Any:\n          """What a line of {place} '
-            f'costs."""\n          return rounded(price * count * (1 - SHARE))\n      ```'
-            for place in _PLACES[:40]
-        ),
-        "4. Errors and fixes:\n   - A test about half a cent failed; the rounding was changed.",
-        "5. Pending Tasks:\n   - The other handlers.\n6. Current Work:\n   The next handler was being changed.",
-    )
-)
+SUMMARY = f"""\
+1. Primary Request and Intent:
+   The user wants every handler in src/shop/handlers moved from floats to whole cents, in alphabetical order.
+2. Key Technical Concepts:
+   - Decimal, quantize and the rounding modes of the decimal module
+3. Files and Code Sections:
+{"".join(_SUMMED_UP.format(place=place) for place in _PLACES[:40])}
+4. Errors and fixes:
+   - A test about half a cent failed; the rounding was changed.
+5. Pending Tasks:
+   - The other handlers.
+6. Current Work:
+   The next handler was being changed.
+"""
 _VERBS = (
-    "open",
-    "check",
-    "book",
-    "print",
-    "export",
-    "collect",
-    "return",
-    "archive",
-    "approv",
-    "count",
-    "sort",
-    "match",
-    "split",
-    "mix",
-    "weigh",
-    "remind",
-    "sign",
+    "open check book print export collect return archive approv count sort match split mix weigh remind sign".split()
 )
 
 
 def make_shop(folder: Path) -> None:
     """Write the shop into a folder that is a project already."""
     files = {
-        "pyproject.toml": '[tool.pytest.ini_options]\naddopts = "-q --tb=short -p no:cacheprovider"\npythonpath = ["src"]\n',
+        "pyproject.toml": '[tool.pytest.ini_options]\naddopts = "-q --tb=short"\npythonpath = ["src"]\n',
         "src/shop/__init__.py": "",
         "src/shop/money.py": _MONEY,
         "src/shop/handlers/__init__.py": "",
@@ -239,7 +229,7 @@ def long_story(way: Way, folder: Path) -> Script:
             Step("Half a cent was rounded to even: assert 2 == 3, in test_half_a_cent.", None),
         ],
         sub=[],
-        summary=f"<analysis>The conversation so far is long.</analysis><summary>{_SUMMARY}</summary>",
+        summary=f"<analysis>The conversation so far is long.</analysis><summary>{SUMMARY}</summary>",
     )
 
 

@@ -204,4 +204,5 @@ def _plain(text: str) -> str:
 
 
 def told(value: object) -> str:
+    """A value as it is shown, cut."""
     return json.dumps(value, ensure_ascii=False)[:_SHOWN] if value else "nothing"
