@@ -440,7 +440,7 @@ def _toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-OWN_FILE_MARK = "compactor install"
+OWN_FILE_MARK = "Written by `compactor install"
 """In the first lines of a file that we wrote whole, in a comment."""
 _MARKED_LINES = 3
 
