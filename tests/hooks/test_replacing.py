@@ -1,4 +1,4 @@
-"""An agent asks us for a compaction: our record stands for its summary, and the session follows whatever it makes of it."""
+"""An agent asks us for a compaction: our record stands for its summary, and the session follows what becomes of it."""
 
 from __future__ import annotations
 
