@@ -1,4 +1,4 @@
-"""The agent asks for a compaction in the place of its own: our record, or that it goes on by itself. And the way back."""
+"""An agent asks for a compaction in the place of its own, for what one would do, or for the messages before it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from context_compactor.dialects.messages import Message
 from context_compactor.dialects.record import record_span
 from context_compactor.dialects.transcripts.claude_code import is_markup
 from context_compactor.dialects.transcripts.transcript import as_blocks
-from context_compactor.engine.plan import Decision
+from context_compactor.engine.plan import Decision, TierTotal
 from context_compactor.engine.request import CompactionRequest
 from context_compactor.engine.tiers import Tier
 from context_compactor.sessions import views
@@ -131,15 +131,10 @@ def plan(call: HookCall) -> HookAnswer:
     report = found.report
     if not report.changed:
         return {"text": f"A compaction would change nothing now: {report.reason}."}
-    totals = (
-        f"  {_TIER_WORDS[total.tier]}: {total.tokens_before:,} → {total.tokens_after:,} tokens ({total.targets:,} parts)"
-        for total in found.totals()
-        if total.targets
-    )
+    size = f"{report.tokens_before:,} → {report.tokens_after:,} tokens of messages"
     lines = (
-        f"A compaction now: {report.messages_before:,} messages → one record, {report.tokens_before:,} → "
-        f"{report.tokens_after:,} tokens of messages. Every original can be recalled.",
-        *totals,
+        f"A compaction now: {report.messages_before:,} messages → one record, {size}. Every original can be recalled.",
+        *(_total_line(total) for total in found.totals() if total.targets),
         "What saves most:",
         *_largest_savings(found.decisions),
         f"All of it: compactor plan {synced.core.id} --target {call.settings.agent_record_tokens}",
@@ -147,17 +142,21 @@ def plan(call: HookCall) -> HookAnswer:
     return {"text": "\n".join(lines)}
 
 
+def _total_line(total: TierTotal) -> str:
+    tokens = f"{total.tokens_before:,} → {total.tokens_after:,} tokens"
+    return f"  {_TIER_WORDS[total.tier]}: {tokens} ({total.targets:,} {'part' if total.targets == 1 else 'parts'})"
+
+
 def _largest_savings(decisions: Iterable[Decision]) -> list[str]:
     """The parts that save most, those of the same name and for the same reason together."""
-    found: dict[tuple[str, str], list[Decision]] = {}
+    found: dict[tuple[str, str], list[int]] = {}
     for each in decisions:
-        found.setdefault((one_line(each.target, _LONGEST), each.reason), []).append(each)
-    saved = {key: sum(each.tokens_before - each.tokens_after for each in same) for key, same in found.items()}
-    largest = sorted(saved, key=lambda key: -saved[key])[:_MOST_SHOWN]
+        same = found.setdefault((one_line(each.target, _LONGEST), each.reason), [])
+        same.append(each.tokens_before - each.tokens_after)
+    largest = sorted(found.items(), key=lambda item: -sum(item[1]))[:_MOST_SHOWN]
     return [
-        f"  {name}{f' (×{len(same)})' if len(same := found[name, reason]) > 1 else ''}: {saved[name, reason]:,} tokens, "
-        f"{reason}"
-        for name, reason in largest
+        f"  {name}{f' (×{len(saved)})' if len(saved) > 1 else ''}: {sum(saved):,} tokens, {reason}"
+        for (name, reason), saved in largest
     ]
 
 
