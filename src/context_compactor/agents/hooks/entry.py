@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
         root = project_root(_text(call, "cwd"), os.environ)
         answer = _answer(event, call, root, _option(arguments, "--agent"))
         if answer and sys.stdout is not None:
-            sys.stdout.write(json.dumps(answer))
+            sys.stdout.write(answer if isinstance(answer, str) else json.dumps(answer))
             sys.stdout.flush()
     except KeyboardInterrupt:
         _report_failure(root, event, "interrupted")
@@ -91,7 +91,7 @@ def _read(event: str) -> dict[str, Any]:
     return call
 
 
-def _answer(event: str, call: dict[str, Any], root: str, agent: str) -> dict[str, Any] | None:
+def _answer(event: str, call: dict[str, Any], root: str, agent: str) -> dict[str, Any] | str | None:
     key = session_key(_text(call, "session_id"), _text(call, "agent_id"))
     row = None
     if event in ("post-tool-use", "user-prompt-submit"):
