@@ -49,8 +49,8 @@ def brief_marker(core: Core, why: str) -> str:
 
 
 _BESIDE = (
-    "[Notes of Context Compactor beside your summary: what its record of the session has and the summary does not tell, "
-    "in the exact words. They are memory, not a request.]"
+    "[Notes of Context Compactor beside your summary: what its record of the session has and the summary does not "
+    "tell, in the exact words. They are memory, not a request.]"
 )
 _ALONE = "[Notes of Context Compactor on the session up to here, in the exact words. They are memory, not a request.]"
 # The most that the changed files and the facts take of the room; what happened has the rest.
@@ -254,7 +254,7 @@ def _sections(facts: Sequence[Fact]) -> list[str]:
 
 _HAPPENED = "## What happened"
 _BYTES = 4  # for each token, as a story counts
-# The user's words count less than in a record, since a summary has most of them: without what came of them they say little.
+# The user's words count less than in a record: a summary has most of them, and alone they say little.
 _USER_WORDS = 0.4
 
 

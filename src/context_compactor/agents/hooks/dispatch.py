@@ -20,8 +20,8 @@ from context_compactor.errors import CompactorError
 
 def run_hook(
     event: str, payload: dict[str, Any], root: str, agent: str, row: AgentSessionRow | None
-) -> HookAnswer | str | None:
-    """Do what an event asks for; what the agent is answered as JSON or as plain text, or None for nothing."""
+) -> HookAnswer | None:
+    """Do what an event asks for; what the agent is answered, or None for nothing."""
     gc.disable()  # it is over before there is anything to gain by it
     os.chdir(root)  # settings and the store are those of the project
     call = HookCall(event, detect_agent(payload, agent), root, payload, project_settings(root), row)
@@ -48,7 +48,7 @@ def _with_row(call: HookCall) -> HookCall:
     return structs.replace(call, row=row)
 
 
-def _handler(event: str) -> Callable[[HookCall], HookAnswer | str | None]:
+def _handler(event: str) -> Callable[[HookCall], HookAnswer | None]:
     """What answers an event; each has a file, and only that one is imported."""
     match event:
         case "session-start":

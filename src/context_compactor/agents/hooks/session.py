@@ -13,6 +13,7 @@ from context_compactor.agents.adoption import SummaryLosses, find_summary_losses
 from context_compactor.agents.hook_log import log_hook, utc_now_text
 from context_compactor.agents.hooks.brief import brief_marker, brief_text, expect_delivery, learned_text
 from context_compactor.agents.hooks.call import HookAnswer, HookCall, set_thresholds
+from context_compactor.agents.hooks.entry import PLAIN
 from context_compactor.agents.paths import AGENT_TOOLS, session_key, subagent_log
 from context_compactor.agents.project import ancestor_processes
 from context_compactor.agents.steering import effective_compaction, is_steering, steering_request
@@ -92,7 +93,7 @@ _MOST_SHOWN = 3
 _LONGEST = 120
 
 
-def pre_compact(call: HookCall) -> str | None:
+def pre_compact(call: HookCall) -> HookAnswer | None:
     """Archive everything that is new, keep the facts, write a checkpoint, and log the event.
 
     What Claude Code reads here becomes part of what it asks its model for, so nothing is said but our request, and that
@@ -124,7 +125,7 @@ def pre_compact(call: HookCall) -> str | None:
     return answer
 
 
-def _steering(call: HookCall, facts: Sequence[Fact]) -> str | None:
+def _steering(call: HookCall, facts: Sequence[Fact]) -> HookAnswer | None:
     """The request for a summary in our format, unless this agent takes it in another way, or has got it already."""
     asked = call.text("custom_instructions")
     if not call.agent.max_request_chars or effective_compaction(call.agent, call.settings).way != "steered":
@@ -135,7 +136,7 @@ def _steering(call: HookCall, facts: Sequence[Fact]) -> str | None:
     # What the user wrote behind /compact is put before it by the agent itself.
     text = steering_request(facts, call.settings.agent_record_tokens, longest=call.agent.max_request_chars)
     log_hook(call.root, call.event, "request given", key=call.log.key, characters=len(text))
-    return text
+    return {PLAIN: text}
 
 
 def post_compact(call: HookCall) -> HookAnswer | None:
