@@ -6,10 +6,11 @@ import json
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 
+from context_compactor.settings import AgentCompaction
 from tools.agents.home import Home
 from tools.agents.messages import Messages
 from tools.agents.scripted import Api, Call, Doing, Request, Script, Step, Until
@@ -17,6 +18,7 @@ from tools.agents.story import PROMPT, main_story
 
 MODEL = "claude-sonnet-4-6"
 SESSION = "5f0c1a52-7d0e-4c39-9a41-2b6f8e3d9c10"
+_WHOSE = {"ours": "our record", "steered": "its own summary in our format", "beside": "its own summary"}
 _KEY = "no-key-is-needed"
 _TOOLS = ("Bash", "Read", "Edit", "Write", "Agent", "mcp__compactor")
 _ERRORS = ("hook_non_blocking_error", "hook_error_during_execution", "hook_blocking_error", "hook_cancelled")
@@ -26,7 +28,7 @@ class ClaudeCode(Struct, frozen=True):
     """The agent that a program is, with the `compaction` that the settings of the project ask for."""
 
     program: Path
-    compaction: Literal["ours", "beside"] = "ours"
+    compaction: AgentCompaction = "ours"
     name: str = "claude-code"
     shortens: bool = True
     hears_all: bool = True
@@ -35,7 +37,7 @@ class ClaudeCode(Struct, frozen=True):
     @property
     def title(self) -> str:
         """What it is called in a report."""
-        return f"Claude Code, {'our record' if self.compaction == 'ours' else 'its own summary'}"
+        return f"Claude Code, {_WHOSE[self.compaction]}"
 
     @property
     def story(self) -> Script:

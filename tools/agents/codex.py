@@ -7,10 +7,11 @@ import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 
+from context_compactor.settings import AgentCompaction
 from tools.agents.home import Home
 from tools.agents.responses import Responses
 from tools.agents.scripted import Api, Call, Script
@@ -48,7 +49,7 @@ class Codex(Struct, frozen=True):
     in_scripts: bool = False
     name: str = "codex"
     hears_all: bool = False
-    compaction: Literal["ours", "beside"] = "beside"
+    compaction: AgentCompaction = "beside"
     api: Api = Responses()
 
     @property

@@ -1,7 +1,11 @@
 """Runs the real coding agents against a scripted model, and looks whether each promise is kept there.
 
-`python -m tools.agents.live` is how a new version of an agent is checked: `compactor install`, one story through
-tool calls, a sub-agent, a compaction and recall, `compactor doctor`, `compactor uninstall`; all in a home of its own.
+`python -m tools.agents.live` is how a new version of an agent is checked, each time in a home of its own:
+
+- story: `compactor install`, tool calls, a sub-agent, a compaction and recall, `compactor doctor` and `uninstall`
+- long: Claude Code through 200 tool calls and five compactions with our record, and what the same work costs without us
+- broken: our part of Claude Code broken on purpose, so that its own compaction must take over
+- screens: Claude Code in a terminal, typed into and looked at (needs tmux)
 """
 
 from __future__ import annotations
@@ -10,16 +14,25 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from msgspec import structs
+
+from context_compactor.settings import AgentCompaction
+from tools.agents.broken import broken
 from tools.agents.claude_code import ClaudeCode
 from tools.agents.codex import Codex
 from tools.agents.home import Home, new_home
+from tools.agents.long_session import cost_of, cost_table, long_session, own_session
 from tools.agents.promises import Promise, Seen, promises
+from tools.agents.screens import screens
 from tools.agents.scripted import ScriptedModel, scripted
 
 Agent = ClaudeCode | Codex
+PARTS = ("story", "long", "broken", "screens")
+_PACKAGES = {"claude": "@anthropic-ai/claude-code", "codex": "@openai/codex"}
+_WAYS: tuple[AgentCompaction, ...] = ("ours", "steered", "beside")
 _SHOWN = 2_000
 
 
@@ -28,36 +41,77 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--claude", default="claude", metavar="PATH", help="Claude Code; without, the one on the PATH")
     parser.add_argument("--codex", default="codex", metavar="PATH", help="Codex; without, the one on the PATH")
-    parser.add_argument("--pictures", action="store_true", help="draw docs/images/agent-*.svg as well (needs tmux)")
+    parser.add_argument("--only", choices=PARTS, action="append", help="leave out the other parts; may be given again")
+    parser.add_argument("--pictures", action="store_true", help="draw docs/images/agent-*.svg from the screens as well")
     given = parser.parse_args()
-    claude, codex = _found(given.claude), _found(given.codex)
-    agents: list[Agent] = [ClaudeCode(claude), ClaudeCode(claude, "beside")] if claude else []
-    agents += [Codex(codex), Codex(codex, model="gpt-6-sol", in_scripts=True)] if codex else []
-    kept = [_check(agent) for agent in agents]
-    if given.pictures and claude:
-        from tools.agents.pictures import draw
-
-        draw(ClaudeCode(claude))
+    claude, codex = _found("claude", given.claude), _found("codex", given.codex)
+    kept = [
+        _report(title, found)
+        for part in given.only or PARTS
+        for title, found in _checks(part, claude, codex, draws=given.pictures)
+    ]
     return 0 if kept and all(kept) else 1
 
 
-def _found(name: str) -> Path | None:
-    path = shutil.which(name)
+def _found(name: str, given: str) -> Path | None:
+    path = shutil.which(given)
     if path is None:
-        print(f"{name} is not there, and was not checked")
+        install = f"npm install --global {_PACKAGES[name]}"
+        print(f"{given} is not there, and was not checked. Try: {install}, or {name.upper()}=/its/path make agents")
         return None
     return Path(path).absolute()
 
 
-def _check(agent: Agent) -> bool:
+def _checks(
+    part: str, claude: Path | None, codex: Path | None, *, draws: bool
+) -> Iterator[tuple[str, Iterable[Promise]]]:
+    """The titles and the promises of one part, for the agents that are there."""
+    if part == "story":
+        agents: list[Agent] = [ClaudeCode(claude, way) for way in _WAYS] if claude else []
+        agents += [Codex(codex), Codex(codex, model="gpt-6-sol", in_scripts=True)] if codex else []
+        yield from ((agent.title, _story(agent)) for agent in agents)
+    elif claude and part == "long":
+        yield "Claude Code, a long session", _long(claude)
+    elif claude and part == "broken":
+        yield "Claude Code, our part broken on purpose", broken(ClaudeCode(claude))
+    elif claude and part == "screens":
+        if shutil.which("tmux"):
+            yield "Claude Code in a terminal", screens(ClaudeCode(claude), draws=draws)
+        else:
+            print("tmux is not there, and the screens of Claude Code were not checked")
+
+
+def _report(title: str, found: Iterable[Promise]) -> bool:
+    print(title, flush=True)
     is_kept = True
+    for promise in found:
+        print(f"  {'ok   ' if promise.is_kept else 'WRONG'}  {promise.what}: {promise.seen}", flush=True)
+        is_kept &= promise.is_kept
+    return is_kept
+
+
+def _long(program: Path) -> Iterator[Promise]:
+    """The long session, and what it costs beside the same work without us."""
+    ours = yield from long_session(ClaudeCode(program))
+    beside = ClaudeCode(program, "beside")
+    costs = {
+        "our record": cost_of(ours),
+        "its own summary": cost_of(own_session(beside, installed=False)),
+        "its own summary and our brief": cost_of(own_session(beside, installed=True)),
+    }
+    mine, others = costs["our record"], list(costs.values())[1:]
+    is_less = all(mine.dollars < other.dollars and mine.tokens_after < other.tokens_after for other in others)
+    yield Promise(
+        "our record costs less than the agent's own summary", is_less, f"side by side:\n\n{cost_table(costs)}\n"
+    )
+
+
+def _story(agent: Agent) -> Iterator[Promise]:
     with new_home(agent.program) as home, scripted(agent.api, agent.story) as (address, model):
         version = home.run([agent.program, "--version"]).stdout.strip()
-        print(f"{agent.title} ({version})")
+        yield Promise("it starts", bool(version), version)
         for promise in _seen_to_be(agent, home, address, model):
-            print(f"  {'ok   ' if promise.is_kept else 'WRONG'}  {promise.what}: {home.neutral(promise.seen)}")
-            is_kept &= promise.is_kept
-    return is_kept
+            yield structs.replace(promise, seen=home.neutral(promise.seen))
 
 
 def _seen_to_be(agent: Agent, home: Home, address: str, model: ScriptedModel) -> Iterator[Promise]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -27,6 +27,7 @@ _LEAST_CALLS, _LEAST_COMPACTIONS = 200, 5
 _SHOWN = 300
 _GO_ON = "Go on."
 _SIZE = range(4_000, 8_001)
+_REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 _FAILURE = re.compile(r"^- (?:open|resolved): (`[^`]*`).*\((tool_\d+)\)$", re.MULTILINE)
 
 
@@ -49,8 +50,8 @@ class Session(Struct, frozen=True):
         return [request for request in self.requests if request.lane == "compact"]
 
 
-def long_session(agent: ClaudeCode) -> Iterator[Promise | Session]:
-    """Work through the long story with our record; what was promised about it, and the session at the end."""
+def long_session(agent: ClaudeCode) -> Generator[Promise, None, Session]:
+    """Work through the long story with our record; what was promised about it; the session is returned."""
     with new_home(agent.program) as home, scripted(agent.api, long_story(agent, home.project)) as (address, model):
         _prepare(agent, home, address)
         home.compactor("install", agent.name, "--yes")
@@ -60,7 +61,7 @@ def long_session(agent: ClaudeCode) -> Iterator[Promise | Session]:
         yield from _chain(session, ends)
         yield from _first_part(home, session)
         yield from _by_hand(agent, home, address, model)
-        yield session
+        return session
 
 
 def own_session(agent: ClaudeCode, *, installed: bool) -> Session:
@@ -153,11 +154,16 @@ def _by_hand(agent: ClaudeCode, home: Home, address: str, model: ScriptedModel) 
     said = typed("/compact undo")
     typed(_GO_ON)
     undone = model.requests[-1]
-    missing = [label for label, text in before.results.items() if undone.results.get(label) != text]
+    missing = [label for label, text in before.results.items() if _said(undone.results.get(label, "")) != _said(text)]
     words = f"{compacted.tokens:,} → {undone.tokens:,} tokens, {len(before.results) - len(missing)} of "
     is_kept = not missing and not _lanes(model, asked)
     words = f"{words}{len(before.results)} results are back{f', not {missing}' * bool(missing)}; {said}"
     yield Promise("`/compact undo` takes it back", is_kept, words)
+
+
+def _said(result: str) -> str:
+    """A result without what the agent tells its model behind it."""
+    return _REMINDER.sub("", result).strip()
 
 
 def _lanes(model: ScriptedModel, start: int) -> int:

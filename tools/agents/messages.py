@@ -14,7 +14,7 @@ from tools.agents.scripted import Body, Call, Lane, Request, Step
 _SUMMARY = "Your task is to create a detailed summary"
 _PREFIX = "toolu_"
 # Claude Code tells its model behind a result how much is left of its window.
-_REMINDER = re.compile(r"\s*<system-reminder>\s*<total_tokens>[^<]*</total_tokens>\s*</system-reminder>\s*\Z")
+_REMINDER = re.compile(r"\n{0,2}<system-reminder>\s*<total_tokens>[^<]*</total_tokens>\s*</system-reminder>\s*\Z")
 _BILLING = "x-anthropic-billing-header"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from context_compactor.agents.hook_log import read_hook_log
+from context_compactor.agents.steering import is_steering
 from context_compactor.dialects.record import OPENING
 from tools.agents.home import Home
 from tools.agents.scripted import Lane, Request
@@ -78,12 +79,21 @@ def promises(seen: Seen) -> Iterator[Promise]:
     if seen.shortens:
         yield from _shortened(seen)
     yield _child_briefed(seen)
+    if seen.compaction == "steered":
+        yield _steered(seen)
     yield from _with_our_record(seen) if seen.compaction == "ours" else _beside_a_summary(seen)
     yield _found(seen)
     yield _recalled(seen)
     failed = [line for line in read_hook_log(str(seen.home.project)) if line["what"] == "failed"]
     yield Promise("no hook failed in the hook log", not failed, told(failed))
     yield Promise("the agent complains about no hook", not seen.complaints, told(seen.complaints))
+
+
+def _steered(seen: Seen) -> Promise:
+    texts = [text for request in seen.requests if request.lane == "compact" for text in request.texts[-1:]]
+    asked = next((text for text in texts if is_steering(text)), "")
+    words = f"{len(asked):,} characters{', with the rule of the user' * (RULE in asked)}" if asked else "it does not"
+    return Promise("the request for a summary asks for our format, with the facts", RULE in asked, words)
 
 
 def _with_our_record(seen: Seen) -> Iterator[Promise]:

@@ -120,11 +120,11 @@ def report_text() -> str:
     return "\n".join((REPORT, *(f"{n}: read and found nothing that calls it" for n in range(800))))
 
 
-def recalling(way: Way) -> Callable[[Request], Step]:
+def recalling(way: Way, tokens: int | None = _FEW) -> Callable[[Request], Step]:
     """A model that recalls the first output of a tool that its search has found."""
 
     def step(request: Request) -> Step:
         found = _ID.search(request.results.get("search", "").replace("\\", ""))
-        return Step(way.ours("recall", "recall", {"id": found[1] if found else "nothing was found"}), _FEW)
+        return Step(way.ours("recall", "recall", {"id": found[1] if found else "nothing was found"}), tokens)
 
     return step

@@ -29,6 +29,10 @@ class Terminal:
         time.sleep(_SETTLE_SECONDS)
         self._run("send-keys", "Enter")
 
+    def press(self, key: str) -> None:
+        """Press one key."""
+        self._run("send-keys", key)
+
     def wait_for(self, text: str) -> None:
         """Look until this is on the screen and nothing moves any more."""
         self._wait(lambda screen: text in screen, text)
