@@ -219,6 +219,47 @@ def test_the_messages_before_a_compaction_come_back_as_rows_with_all_that_came_s
     assert_whole(context_text(place, talk), "Back again.")
 
 
+def test_rows_that_are_logged_again_after_an_undo_are_the_messages_that_were_there(talk: Talk, place: Place):
+    typed(talk, "Measure it, and be exact.", "first")
+    talk.answer("I begin.")
+    worked_long(talk)
+    take(talk, compact(talk)["record"])
+    typed(talk, "Say more.", "second")
+    talk.answer("More.")
+    rows = talk.hook("Undo", "undo")["rows"]
+    metadata = {"trigger": "manual", "preTokens": talk.tokens}
+    talk.write({"type": "system", "subtype": "compact_boundary", "compactMetadata": metadata})
+    for row in rows:
+        log_again(talk, row)
+    typed(talk, "Say more.", "third")
+    talk.answer("Back again.")
+    talk.hook("Stop", "stop")
+    context = context_text(place, talk)
+    assert_whole(context, "Back again.")
+    assert (context.count("Measure it"), context.count("Say more.")) == (1, 2)
+
+
+def typed(talk: Talk, text: str, prompt_id: str) -> None:
+    """A prompt as newer versions of Claude Code log it."""
+    message = {"role": "user", "content": text}
+    talk.write({"type": "user", "promptId": prompt_id, "promptSource": "typed", "message": message})
+
+
+def log_again(talk: Talk, row: dict[str, Any]) -> None:
+    """What Claude Code logs of a row that a plugin has put back: all under one new id of a prompt."""
+    uses = [
+        {"type": "tool_use", "id": use["tool_use_id"], "name": use["tool"], "input": use["input"]}
+        for use in row["toolUses"]
+    ]
+    results = [
+        {"type": "tool_result", "tool_use_id": use["tool_use_id"], "content": use["text"]}
+        for use in row.get("toolResults", ())
+    ]
+    content = [{"type": "text", "text": row["text"]}] * bool(row["text"] and row["role"] == "assistant")
+    message = {"role": row["role"], "content": [*content, *uses, *results] or row["text"]}
+    talk.write({"type": row["role"], "promptId": "again", "message": message})
+
+
 def test_without_a_compaction_there_is_nothing_to_undo(talk: Talk):
     worked_long(talk)
     assert talk.hook("Undo", "undo") == {"pass": "there is no compaction to undo"}

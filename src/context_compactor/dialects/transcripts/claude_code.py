@@ -206,7 +206,8 @@ class CompactionFollower:
             return self.is_open and self._is_repeated_reply(line)
         known = self._prompts.get(_content_key(line)) if self._prompts and _text_of(line).strip() else None
         prompt = line.get("promptId")
-        if known and isinstance(prompt, str):
+        # What a plugin puts back stands under an id of its own, but is not marked as typed.
+        if known and isinstance(prompt, str) and (is_typed(line) or not self._marks_prompts or prompt in known):
             return prompt in known
         return self.is_open and known is not None and not self._is_later(line)
 
