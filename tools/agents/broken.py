@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,7 +17,9 @@ from tools.agents.scripted import Script, ScriptedModel, Step, scripted
 from tools.agents.story import LOG, PROMPT, SUMMARY
 
 _DONE = "The leeway of a day is why expired tokens are taken."
-_SHOWN = 160
+_SHOWN = 300
+# A finding of doctor, with the lines that go on with it.
+_WRONG = re.compile(r"^(?:wrong|note)\b.*(?:\n .*)*", re.MULTILINE)
 _FEW, _MANY = 20_000, 190_000
 
 
@@ -116,10 +119,9 @@ def _told(home: Home, model: ScriptedModel) -> str:
     asked = sum(request.lane == "compact" for request in model.requests)
     lines = [line for line in read_hook_log(str(home.project)) if line["event"] == "compact"]
     reasons = [str(line.get("reason") or line.get("error") or line["what"]) for line in lines]
-    looked = home.compactor("doctor", "claude-code").stdout
-    found = [line.strip() for line in looked.splitlines() if line.startswith(("wrong", "note"))]
+    found = _WRONG.findall(home.compactor("doctor", "claude-code").stdout)
     log = f"the hook log says “{reasons[-1]}”" if reasons else "the hook log has nothing"
-    doctor = f"doctor says “{found[0]}”" if found else "doctor is content"
+    doctor = f"doctor says “{' '.join(found[0].split())}”" if found else "doctor is content"
     return home.neutral(f"{asked} summary, {log[:_SHOWN]}, {doctor[:_SHOWN]}")
 
 

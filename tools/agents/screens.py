@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from msgspec import structs
 from rich.ansi import AnsiDecoder
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
@@ -34,8 +35,8 @@ _PIECE = 55
 _READ_LINES = 1_500
 _FEW_LINES = 6
 _STATUS = re.compile(r"[▓░]{5,}(.*)")
-# Few fonts have the first.
-_GLYPHS = {ord("⎿"): "└"}
+# Few fonts have the first of each.
+_GLYPHS = {ord("⎿"): "└", ord("⏵"): "»"}
 
 
 class _Pictures(dict[str, tuple[str, list[Text]]]):
@@ -86,7 +87,8 @@ def _at_work(shell: Terminal, home: Home, model: ScriptedModel, pictures: _Pictu
     back = [label for label in before.results if label in undone.results]
     words = f"{before.tokens:,} tokens before, {undone.tokens:,} now, {len(back)} of {len(before.results)} results"
     yield Promise("after an undo the messages are back", len(back) == len(before.results), words)
-    yield _status("the status line after an undo", shell.screen())
+    status = _status("the status line after an undo", shell.screen())
+    yield structs.replace(status, is_kept=status.is_kept and "→" not in status.seen)
     shell.enter("/compactor:plan")
     shell.wait_for("A compaction now")
     plan = _since(_lines(home, shell.painted()), "/compactor:plan")
