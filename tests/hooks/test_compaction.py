@@ -42,9 +42,7 @@ def test_before_a_compaction_everything_is_archived_facts_are_kept_and_a_checkpo
     assert event["tool_calls"] == 7
 
 
-def test_what_is_said_before_a_compaction_is_nothing_since_it_would_become_part_of_it(
-    talk: Talk, place: Place
-):
+def test_what_is_said_before_a_compaction_is_nothing_since_it_would_become_part_of_it(talk: Talk, place: Place):
     worked(talk)
     for trigger in ("auto", "manual"):
         assert place.call("pre-compact", talk.said("PreCompact", trigger=trigger)) == ""
