@@ -105,6 +105,15 @@ def test_sub_agents_that_run_are_named_once():
     assert text.count("Explore: callers") == 1
 
 
+@given(sessions("anthropic"))
+def test_a_summary_in_our_format_gets_only_the_facts_that_it_lost(session):
+    steered = "## Task\n> Fix it.\n\n## Where things stand\n- next: run it\n\n## Findings and decisions\n- none"
+    rule = Fact("constraint", "Never touch legacy/.", 1, "user", status="active", ref="turn_001")
+    text = notes_text([rule], told_of(session), steered, MOST_BYTES)
+    assert "Never touch legacy/." in text
+    assert "## What happened" not in text
+
+
 def test_after_a_compaction_the_brief_tells_what_the_summary_lost_and_how_to_recall(talk: Talk):
     worked(talk)
     brief = after_compaction(talk, "The user wants a login in src/auth/jwt.py.")

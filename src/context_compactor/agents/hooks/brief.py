@@ -56,6 +56,7 @@ _ALONE = "[Notes of Context Compactor on the session up to here, in the exact wo
 # The most that changed files, sub-agents and facts take of the room; what happened has the rest.
 _FILES_SHARE, _CHILDREN_SHARE, _FACTS_SHARE = 0.3, 0.2, 0.7
 _LONGEST, _LONGEST_ERROR, _LONGEST_CHANGE = 280, 240, 90
+_FEWEST_HEADINGS = 3
 
 
 def brief_text(core: Core, agent: CodingAgent, mark: str, summary: str = "") -> str:
@@ -81,8 +82,14 @@ def notes_text(
     lines += _running_children(running, int(room * _CHILDREN_SHARE))
     others = [fact for fact in facts if not running or fact.kind != "subagent"]
     lines += _sections(_fitting(untold_facts(summary, others), int((room - _size(lines)) * _FACTS_SHARE)))
-    lines += _story(material, [summary, *lines], room - _size(lines))
+    if not _is_in_our_format(summary):  # that tells what happened itself
+        lines += _story(material, [summary, *lines], room - _size(lines))
     return "\n".join((head, *lines, ""))
+
+
+def _is_in_our_format(summary: str) -> bool:
+    """Whether a summary was written as it is asked for when it is steered; a model may not keep to it."""
+    return sum(f"## {title}" in summary for title in SECTIONS) >= _FEWEST_HEADINGS
 
 
 def _told_of(core: Core) -> ParsedContext:
