@@ -97,6 +97,14 @@ def without_client_blocks(text: str) -> str:
     return "\n".join((*kept, text[at:])) if kept else text
 
 
+def is_client_block(text: str) -> bool:
+    """Whether a text is nothing but tagged blocks of a client; what stands in one may name its own tag."""
+    bare = text.strip()
+    opening = _TAGS.match(bare)
+    is_wrapped = opening is not None and bare.endswith(f"</{opening[1]}>")
+    return is_wrapped or end_of_client_blocks(text) == len(text)
+
+
 def end_of_client_blocks(text: str) -> int:
     """Where the tagged blocks that a text begins with end, and something else begins."""
     at = 0
