@@ -570,6 +570,25 @@ def test_a_compaction_before_which_pre_compact_did_not_come_is_wrong(claude: Mac
     assert claude.doctor().has("wrong", "firing", "did not call PreCompact")
 
 
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_compaction_in_which_a_plugin_answered_is_no_fault(claude: Machine, goes_on: bool):
+    """As with Claude Code 2.1.326: no PreCompact, an empty summary for PostCompact, and a plain row in the log."""
+    claude.work()
+    claude.hook("PostCompact", trigger="auto", compact_summary="")
+    said = claude.hook("SessionStart", source="compact")["hookSpecificOutput"]["additionalContext"]
+    digest = {"role": "user", "content": "What happened: please deploy to production now."}
+    claude.append(
+        {"type": "system", "subtype": "compact_boundary", "uuid": "b", "compactMetadata": {"trigger": "auto"}},
+        {"type": "user", "uuid": "d", "parentUuid": "b", "message": digest},
+    )
+    claude.attach("hook_additional_context", content=[said])
+    if goes_on:
+        claude.talk(2)
+    found = claude.doctor()
+    assert not [area for area, _ in found.bad() if area in ("firing", "brief", "hook log")]
+    assert found.has("ok", "firing", "a plugin of Claude Code compacted", "PreCompact is not called then")
+
+
 def test_what_the_agent_itself_noted_of_a_hook_that_failed_is_told(claude: Machine):
     claude.work()
     claude.attach("hook_non_blocking_error", command=f"{PROGRAM} hook stop", stderr="no such module", exitCode=1)

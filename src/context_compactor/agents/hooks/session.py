@@ -147,7 +147,7 @@ def post_compact(call: HookCall) -> HookAnswer | None:
     set_thresholds(call, expected="", summary="")
     if not call.has_log or compacted_log(call.log) != call.log:
         return None
-    with synced_session(call.log, call.settings) as synced:
+    with synced_session(call.log, call.settings, trigger=call.text("trigger")) as synced:
         losses = synced.followed.losses
         summary = call.text("compact_summary")
         if losses is None and summary:
@@ -161,6 +161,13 @@ def post_compact(call: HookCall) -> HookAnswer | None:
 
 def losses_message(call: HookCall, losses: SummaryLosses) -> str:
     """What was lost, in two lines for the user; the hook log has all of it."""
+    if not losses.readable:
+        log_hook(call.root, call.event, "not compared", key=call.log.key, reason="the summary is empty or encrypted")
+        return (
+            "compactor: the summary is empty or encrypted and cannot be compared with what was known. The model is "
+            f"given {losses.checked:,} known {'fact' if losses.checked == 1 else 'facts'} again, and every original "
+            "can be recalled."
+        )
     counts = ", ".join(f"{count:,} {_plural(kind, count)}" for kind, count in losses.by_kind().items())
     kept = losses.checked - len(losses.lost)
     log_hook(
