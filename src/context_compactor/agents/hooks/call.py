@@ -10,6 +10,7 @@ from msgspec import Struct
 from context_compactor.agents.coding_agents import CLAUDE_CODE, CODEX, CodingAgent, find_agent
 from context_compactor.agents.hook_state import AgentSessionRow
 from context_compactor.agents.paths import session_key, settings_fingerprint, subagent_log
+from context_compactor.agents.steering import effective_compaction
 from context_compactor.agents.sync import AgentLog, update_hook_state
 from context_compactor.settings import Settings
 from context_compactor.text import printable
@@ -85,6 +86,8 @@ def detect_agent(payload: dict[str, Any], option: str) -> CodingAgent:
     return CODEX if name.startswith("rollout-") or "turn_id" in payload else CLAUDE_CODE
 
 
+FROM_INSIDE = ("loaded", "compact")
+"""Events that come from a plugin of ours which runs inside the agent."""
 # No text has so few characters for each token, or hardly any: what is below need not be counted.
 _LEAST_CHARS = 2
 _NEVER = 0
@@ -100,8 +103,15 @@ def set_thresholds(call: HookCall, **more: object) -> AgentSessionRow:
         "wake_calls": next_suggestion(call, call.row),
         "wake_tokens": int(settings.suggest_share * agent_window(call)),
         "wake_bytes": _LEAST_CHARS * settings.max_output_tokens if settings.replace_outputs else _NEVER,
+        "compaction": _who_compacts(call),
     }
     return update_hook_state(call.log, **values | more)
+
+
+def _who_compacts(call: HookCall) -> str:
+    """Who compacts in this session: as long as our plugin has not spoken up in it, the agent itself."""
+    replaces = call.event in FROM_INSIDE or (call.row is not None and call.row.has_plugin)
+    return effective_compaction(call.agent, call.settings, replaces=replaces).way
 
 
 def next_suggestion(call: HookCall, row: AgentSessionRow | None) -> int:

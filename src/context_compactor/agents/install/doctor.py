@@ -15,6 +15,7 @@ from context_compactor.agents.coding_agents import AGENTS, CodingAgent
 from context_compactor.agents.hook_state import AgentSessionRow
 from context_compactor.agents.install.commands import Command
 from context_compactor.agents.install.doctor_activity import briefs, firing, hook_log
+from context_compactor.agents.install.doctor_compaction import compaction
 from context_compactor.agents.install.doctor_findings import DoctorContext, Finding, look, ok, our_hooks_of, wrong
 from context_compactor.agents.install.doctor_hooks import hooks, others, programs, trust
 from context_compactor.agents.install.doctor_servers import servers, status_line
@@ -54,6 +55,7 @@ _BY_AGENT: tuple[tuple[str, AgentCheck], ...] = (
     ("mcp", servers),
     ("status line", status_line),
     ("others", others),
+    ("compaction", compaction),
 )
 _LAST: tuple[tuple[str, Check], ...] = (("store", store), ("hook log", hook_log))
 

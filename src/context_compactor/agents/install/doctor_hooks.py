@@ -386,7 +386,6 @@ _SIMILAR_PROGRAMS = (
 )
 _AROUND = {"PreCompact": ("auto", "manual"), "PostCompact": ("auto", "manual"), "SessionStart": ("compact",)}
 _ONE_OWNER = "Let only one of them manage the context: switch one off"
-_FALSE = ("", "0", "false", "no", "off")
 
 
 def others(ctx: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
@@ -406,7 +405,6 @@ def others(ctx: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
     if beside:
         names = ", ".join(f"`{one_line(hook.command, 60)}`" for hook in beside[:3])
         yield ok(f"{agent.title} also calls {names} after tools; that does no harm unless it replaces outputs")
-    yield _own_compaction(ctx, agent, found)
 
 
 def _similar_programs(foreign: list[RegisteredHook], found: list[SettingsSource]) -> dict[str, str]:
@@ -425,36 +423,3 @@ def _similar_name(command: str) -> str | None:
 
 def _is_around(hook: RegisteredHook) -> bool:
     return any(hook.matches(value) for value in _AROUND.get(hook.event, ()))
-
-
-def _own_compaction(ctx: DoctorContext, agent: CodingAgent, found: list[SettingsSource]) -> Finding:
-    off = _switched_off(ctx, found) if agent is CLAUDE_CODE else ""
-    if off:
-        what = f"{agent.title} does not compact by itself ({off}): a session ends when its window is full"
-        return look(what, "Remove that, or use /compact in time; the status line shows how full it is")
-    limit = next(
-        (source.values[name] for source in found if (name := "model_auto_compact_token_limit") in source.values), None
-    )
-    when = f" above {limit:,} tokens" if isinstance(limit, int) else ""
-    return ok(
-        f"{agent.title} compacts by itself{when}; we archive before it and give the model a brief afterwards",
-    )
-
-
-def _switched_off(ctx: DoctorContext, found: list[SettingsSource]) -> str:
-    state = targets(CLAUDE_CODE, ctx.user, BY_NAME)[1].path
-    for name in ("DISABLE_AUTO_COMPACT", "DISABLE_COMPACT"):
-        if _is_set(ctx.env, name):
-            return f"{name} in the environment"
-        for source in found:
-            if _is_set(source.values.get("env"), name):
-                return f"{name} in {source.path}"
-    if value_at(read_json_or_empty(state), ("autoCompactEnabled",)) is False:
-        return f"autoCompactEnabled in {state}"
-    return next(
-        (f"autoCompactEnabled in {each.path}" for each in found if each.values.get("autoCompactEnabled") is False), ""
-    )
-
-
-def _is_set(env: Any, name: str) -> bool:
-    return isinstance(env, Mapping) and str(env.get(name, "")).lower() not in _FALSE

@@ -1,0 +1,238 @@
+"""An agent asks for a compaction in the place of its own, for what one would do, or for the messages before it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import structs
+
+from context_compactor.agents.adoption import note_offer, withdraw_offer
+from context_compactor.agents.coding_agents import CodingAgent
+from context_compactor.agents.hook_log import log_hook
+from context_compactor.agents.hooks.call import HookAnswer, HookCall, set_thresholds
+from context_compactor.agents.steering import steering_instructions, steering_request
+from context_compactor.agents.sync import synced_session
+from context_compactor.agents.transcript_tail import last_window_tokens
+from context_compactor.dialects.messages import Message
+from context_compactor.dialects.record import record_span
+from context_compactor.dialects.transcripts.claude_code import is_markup
+from context_compactor.dialects.transcripts.transcript import as_blocks
+from context_compactor.engine.plan import Decision, TierTotal
+from context_compactor.engine.request import CompactionRequest
+from context_compactor.engine.tiers import Tier
+from context_compactor.sessions import views
+from context_compactor.sessions.compaction import compact as compact_session
+from context_compactor.sessions.core import Core, conversation_raws
+from context_compactor.sessions.tiers import plan_compaction
+from context_compactor.settings import Level
+from context_compactor.text import one_line
+
+_RECALL = (
+    'Context Compactor wrote this record in the place of a summary. recall("id") and search_archive("words") are tools '
+    "of the MCP server `compactor`{hint}; in a shell they are `compactor recall ID --session {session!r}` and "
+    '`compactor recall --search "words" --session {session!r}`.'
+)
+_LONGEST = 90
+_GO_ON = (
+    "The window was compacted in the middle of your work, and the user has said nothing new: go on with the work where "
+    "the newest turns end."
+)
+
+
+def loaded(call: HookCall) -> None:
+    """The plugin inside the agent has started, so that it can compact in this session."""
+    set_thresholds(call)
+
+
+def compact(call: HookCall) -> HookAnswer:
+    """Our record of everything up to here, what to ask the agent's own model for, or why it shall compact by itself."""
+    began = time.perf_counter()
+    set_thresholds(call)
+    if call.settings.agent_compaction == "beside":
+        return _pass(call, 'agent_compaction is "beside"')
+    if call.settings.agent_compaction == "steered":
+        return _steered(call)
+    if not call.has_log:
+        return _pass(call, f"there is no log at {call.log.path or 'the path that was given'}")
+    with synced_session(call.log, call.settings) as synced:
+        core = synced.core
+        withdraw_offer(core)  # whoever asks again has not taken the last one
+        last = _last_message(core)
+        report = compact_session(core, _request(call, core), why=f"{call.agent.title} asked for it")
+        if not report.changed:
+            return _pass(call, report.reason)
+        record = _record(core)
+        if not record:
+            views.undo(core)
+            return _pass(call, "the compacted context holds no record")
+        note_offer(core, record)
+    log_hook(
+        call.root,
+        call.event,
+        "record given",
+        key=call.log.key,
+        trigger=call.text("trigger"),
+        tokens=report.tokens_after,
+        seconds=round(time.perf_counter() - began, 3),
+    )
+    return {
+        "record": f"{record}\n\n{_reminder(core, call.agent, is_working=bool(last and last.results))}",
+        "tokens_before": last_window_tokens(call.log.path, with_children=bool(call.agent_id)) or report.tokens_before,
+        "tokens_after": report.tokens_after,
+    }
+
+
+def _steered(call: HookCall) -> HookAnswer:
+    """The request by which the agent's own model writes in our format."""
+    tokens, custom = call.settings.agent_record_tokens, call.text("custom_instructions")
+    if call.has_log:
+        with synced_session(call.log, call.settings) as synced:
+            text = steering_instructions(synced.core, tokens, custom=custom)
+    else:
+        text = steering_request((), tokens, custom=custom)
+    log_hook(call.root, call.event, "request given", key=call.log.key, characters=len(text))
+    return {"instructions": text}
+
+
+def _request(call: HookCall, core: Core) -> CompactionRequest:
+    """One message with everything, of the size that the settings say, or half of a short conversation.
+
+    What the agent sends beside it is its own.
+    """
+    kind = "threshold" if call.text("trigger") == "auto" else "manual"
+    tokens = max(min(call.settings.agent_record_tokens, views.usage(core).tokens // 2), 1)
+    asked = core.ask(kind=kind, target_tokens=tokens, focus=call.text("custom_instructions"))
+    settings = structs.replace(asked.settings, layout="record", overhead_tokens=0)
+    return structs.replace(asked, settings=settings)
+
+
+def _record(core: Core) -> str:
+    """The record that the context of a session begins with, without the open question behind it."""
+    context = core.current_context()
+    for message in core.dialect(context.raws).parse(conversation_raws(context)[:1]):
+        span = record_span(message.text)
+        return message.text[slice(*span)] if span else ""
+    return ""
+
+
+def _last_message(core: Core) -> Message | None:
+    context = core.current_context()
+    messages = core.dialect(context.raws).parse(conversation_raws(context)[-1:])
+    return messages[-1] if messages else None
+
+
+def _reminder(core: Core, agent: CodingAgent, *, is_working: bool) -> str:
+    """How the record is used, in the form in which a client speaks to its model."""
+    lines = [_RECALL.format(hint=agent.tool_hint, session=core.id), *([_GO_ON] if is_working else [])]
+    return "\n".join(("<system-reminder>", *lines, "</system-reminder>"))
+
+
+def _pass(call: HookCall, reason: str) -> HookAnswer:
+    log_hook(call.root, call.event, "passed", key=call.log.key, trigger=call.text("trigger"), reason=reason)
+    return {"pass": reason}
+
+
+_MOST_SHOWN = 10
+_TIER_WORDS = {
+    Tier.KEEP: "stays word for word",
+    Tier.SUMMARIZE: "is shortened",
+    Tier.REFERENCE: "becomes one line with a reference",
+    Tier.DROP: "is left out",
+}
+
+
+def plan(call: HookCall) -> HookAnswer:
+    """What a compaction would do now, in a few lines for the user."""
+    if not call.has_log:
+        return _pass(call, "nothing is known of this conversation yet")
+    with synced_session(call.log, call.settings, archive=False) as synced:
+        found = plan_compaction(synced.core, _request(call, synced.core), None)
+    report = found.report
+    if not report.changed:
+        return {"text": f"A compaction would change nothing now: {report.reason}."}
+    size = f"{report.tokens_before:,} → {report.tokens_after:,} tokens of messages"
+    lines = (
+        f"A compaction now: {report.messages_before:,} messages → one record, {size}. Every original can be recalled.",
+        *(_total_line(total) for total in found.totals() if total.targets),
+        "What saves most:",
+        *_largest_savings(found.decisions),
+        f"All of it: compactor plan {synced.core.id} --target {call.settings.agent_record_tokens}",
+    )
+    return {"text": "\n".join(lines)}
+
+
+def _total_line(total: TierTotal) -> str:
+    tokens = f"{total.tokens_before:,} → {total.tokens_after:,} tokens"
+    return f"  {_TIER_WORDS[total.tier]}: {tokens} ({total.targets:,} {'part' if total.targets == 1 else 'parts'})"
+
+
+def _largest_savings(decisions: Iterable[Decision]) -> list[str]:
+    """The parts that save most, those of the same name and for the same reason together."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for each in decisions:
+        same = found.setdefault((one_line(each.target, _LONGEST), each.reason), [])
+        same.append(each.tokens_before - each.tokens_after)
+    largest = sorted(found.items(), key=lambda item: -sum(item[1]))[:_MOST_SHOWN]
+    return [
+        f"  {name}{f' (×{len(saved)})' if len(saved) > 1 else ''}: {sum(saved):,} tokens, {reason}"
+        for (name, reason), saved in largest
+    ]
+
+
+def undo(call: HookCall) -> HookAnswer:
+    """The messages before the last compaction, with all that came since, for an agent that can put them back."""
+    if not call.has_log:
+        return _pass(call, "nothing is known of this conversation yet")
+    with synced_session(call.log, call.settings) as synced:
+        core = synced.core
+        withdraw_offer(core)
+        report = views.undo(core)
+        if report is None:
+            return _pass(call, "there is no compaction to undo")
+        usage = views.usage(core)
+        first = min(rule.threshold for rule in call.settings.levels if rule.level is Level.SOFT)
+        if usage.share >= first:
+            views.redo(core)
+            return _pass(
+                call,
+                f"before it the conversation filled {usage.share:.0%} of the window, so it would be compacted again at "
+                f'once. Try: recall("ID"), or `compactor context --session {core.id}`',
+            )
+        note_offer(core, "")
+        messages = conversation_raws(core.current_context())
+    log_hook(call.root, call.event, "undone", key=call.log.key, messages=len(messages), tokens=usage.tokens)
+    return {"rows": [row for message in messages for row in _rows(message)], "tokens_after": usage.tokens}
+
+
+def _rows(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """A message in the form in which Claude Code takes rows of a conversation from a plugin.
+
+    What the client itself had written in it would look as if the user had typed it.
+    """
+    blocks = as_blocks(message["content"])
+    texts = [block["text"] for block in blocks if block.get("type") == "text" and not is_markup(block["text"])]
+    calls = [
+        {"tool_use_id": block["id"], "tool": block["name"], "input": block["input"]}
+        for block in blocks
+        if block.get("type") == "tool_use"
+    ]
+    results = [
+        {
+            "tool_use_id": block["tool_use_id"],
+            "text": _text(block.get("content")),
+            "isError": bool(block.get("is_error")),
+        }
+        for block in blocks
+        if block.get("type") == "tool_result"
+    ]
+    answered = [{"role": "user", "text": "", "toolUses": [], "toolResults": results}] if results else []
+    said = [{"role": message["role"], "text": "\n\n".join(texts), "toolUses": calls}] if texts or calls else []
+    return [*answered, *said]
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(block.get("text", "")) for block in content or () if isinstance(block, dict))
