@@ -570,6 +570,22 @@ def test_a_compaction_before_which_pre_compact_did_not_come_is_wrong(claude: Mac
     assert claude.doctor().has("wrong", "firing", "did not call PreCompact")
 
 
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_the_claude_code_that_the_agent_sdk_of_a_project_brings_along_is_named_and_not_run(
+    claude: Machine, is_noted: bool
+):
+    package = claude.root / ".venv" / "lib" / "python3.12" / "site-packages" / "claude_agent_sdk"
+    program = package / "_bundled" / "claude"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\ntouch {claude.root}/was-run\necho 9.9.9\n")
+    program.chmod(0o755)
+    if is_noted:
+        (package / "_cli_version.py").write_text('__cli_version__ = "2.1.300"\n')
+    version = "2.1.300" if is_noted else "version unknown"
+    assert claude.doctor().has("ok", "versions", "Claude Agent SDK", version, str(program))
+    assert not (claude.root / "was-run").exists()
+
+
 @pytest.mark.parametrize("goes_on", [True, False])
 def test_a_compaction_in_which_a_plugin_answered_is_no_fault(claude: Machine, goes_on: bool):
     """As with Claude Code 2.1.326: no PreCompact, an empty summary for PostCompact, and a plain row in the log."""
