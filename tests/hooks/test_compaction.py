@@ -115,6 +115,52 @@ def test_what_a_summary_of_codex_lost_is_told_after_the_compaction(talk: Talk, p
     assert "1 failed approach" in found["systemMessage"]
 
 
+@pytest.mark.parametrize("way", ["remote", "empty"])
+def test_a_summary_that_cannot_be_read_is_not_said_to_have_lost_everything(talk: Talk, place: Place, way: str):
+    """Codex encrypts the summary of a remote compaction: its log has an item that only the provider can read."""
+    sealed = [{"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAA"}] if way == "remote" else []
+    talk.path = place.home / ".codex" / "sessions" / "rollout-1.jsonl"
+    talk.path.parent.mkdir(parents=True)
+    rollout = [
+        {"type": "session_meta", "payload": {"id": talk.id, "cwd": str(place.project)}},
+        {"type": "event_msg", "payload": {"type": "task_started", "turn_id": "t1"}},
+        {"type": "response_item", "payload": said("user", "Mend src/a.py. Never touch config/secrets.yaml.")},
+        {"type": "response_item", "payload": said("assistant", "I go with a cookie because it can be revoked.")},
+        {"type": "compacted", "payload": {"message": "", "replacement_history": sealed}},
+    ]
+    talk.path.write_text("".join(json.dumps(line) + "\n" for line in rollout))
+    found = json.loads(place.call("post-compact", talk.said("PostCompact", trigger="auto", turn_id="t1")))
+    assert "cannot be compared" in found["systemMessage"]
+    assert [line["what"] for line in place.hook_log()] == ["not compared"]
+    with place.session(talk.id) as session:
+        (report,) = session.compactions()
+        assert "cannot be read" in report.reason
+        assert report.trigger == "threshold"
+
+
+@pytest.mark.parametrize(("trigger", "known"), [("auto", "threshold"), ("manual", "manual")])
+def test_why_codex_compacted_before_a_turn_is_known_from_the_hook(talk: Talk, place: Place, trigger: str, known: str):
+    """Its log does not say it, and what comes of the turn is not there yet."""
+    talk.path = place.home / ".codex" / "sessions" / "rollout-1.jsonl"
+    talk.path.parent.mkdir(parents=True)
+    rollout = [
+        {"type": "session_meta", "payload": {"id": talk.id, "cwd": str(place.project)}},
+        {"type": "response_item", "payload": said("user", "Mend src/a.py.")},
+        {"type": "response_item", "payload": said("assistant", "Done.")},
+        {"type": "event_msg", "payload": {"type": "task_started", "turn_id": "t2"}},
+        {"type": "compacted", "payload": {"message": "A summary."}},
+    ]
+    talk.path.write_text("".join(json.dumps(line) + "\n" for line in rollout))
+    place.call("post-compact", talk.said("PostCompact", trigger=trigger, turn_id="t2"))
+    with place.session(talk.id) as session:
+        assert [report.trigger for report in session.compactions()] == [known]
+
+
+def said(role: str, text: str) -> dict[str, Any]:
+    """A message as Codex logs it."""
+    return {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}
+
+
 def test_a_summary_that_tells_everything_has_lost_nothing(talk: Talk, place: Place):
     worked(talk)
     talk.hook("PreCompact", "pre-compact", trigger="manual")
