@@ -139,7 +139,10 @@ def _left_out(agent: CodingAgent, row: AgentSessionRow, trace: CompactionTrace, 
     if not since or trace.compacted_at <= since:
         return
     before = timestamp_seconds(_events(row).get("pre-compact", (0, ""))[1])
-    if before < trace.compacted_at - LIMIT_SECONDS:
+    if before < trace.compacted_at - LIMIT_SECONDS and trace.by_plugin:
+        when = f"session {row.key} at {moment(trace.compacted_at)}"
+        yield ok(f"a plugin of {agent.title} compacted {when} in its place; PreCompact is not called then")
+    elif before < trace.compacted_at - LIMIT_SECONDS:
         what = f"{agent.title} compacted session {row.key} at {moment(trace.compacted_at)} and did not call PreCompact"
         yield wrong(what, f"Restart {agent.title}; if that does not help, compactor install {agent.name}")
 
