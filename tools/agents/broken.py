@@ -18,6 +18,7 @@ from tools.agents.story import LOG, PROMPT, SUMMARY
 
 _DONE = "The leeway of a day is why expired tokens are taken."
 _SHOWN = 300
+_COMMAND = re.compile(r"^export const COMMAND = .*$", re.MULTILINE)
 # A finding of doctor, with the lines that go on with it.
 _WRONG = re.compile(r"^(?:wrong|note)\b.*(?:\n .*)*", re.MULTILINE)
 _FEW, _MANY = 20_000, 190_000
@@ -37,7 +38,7 @@ def _instead(script: str) -> Callable[[Home], None]:
         program = home.folder / "instead"
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
-        (_hooks(home) / "command.js").write_text(f"export const COMMAND = {json.dumps([str(program)])}\n")
+        _start(home, program)
 
     return do
 
@@ -63,7 +64,13 @@ def _both(*each: Callable[[Home], None]) -> Callable[[Home], None]:
 
 
 def _not_there(home: Home) -> None:
-    (_hooks(home) / "command.js").write_text('export const COMMAND = ["/nowhere/compactor"]\n')
+    _start(home, home.folder / "nowhere" / "compactor")
+
+
+def _start(home: Home, program: Path) -> None:
+    """Let the module start this program; the rest of its files is as an install has written it."""
+    file = _hooks(home) / "command.js"
+    file.write_text(_COMMAND.sub(f"export const COMMAND = {json.dumps([str(program)])}", file.read_text()))
 
 
 def _no_store(home: Home) -> None:
