@@ -19,6 +19,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from context_compactor.agents.hook_state import open_hook_state
 from context_compactor.agents.statusline import LEVELS, WindowLimits, main, read_tail, session_status
 from context_compactor.cli.install import statusline
 from context_compactor.settings import DEFAULT_LEVELS, Settings
@@ -473,6 +474,29 @@ def test_an_error_of_our_own_is_a_line_too(tmp_path, monkeypatch):
     monkeypatch.setattr("context_compactor.agents.statusline.session_status", lambda *_: 1 // 0)
     said = in_here(sent(tmp_path, None), {})
     assert said == "compactor: no status (ZeroDivisionError); see compactor doctor\n"
+
+
+# Who compacts
+
+
+@pytest.mark.parametrize(("way", "end"), [("ours", " · ours"), ("steered", " · steered"), ("beside", ""), ("", "")])
+def test_a_word_says_who_compacts_where_that_is_not_the_agent_alone(tmp_path, way, end):
+    call = sent(tmp_path, used(60_000))
+    before = in_here(call, {})
+    (tmp_path / ".compactor").mkdir()
+    state = open_hook_state(str(tmp_path / ".compactor"), create=True)
+    assert state is not None
+    state.change(str(call["session_id"]), 0.0, {"compaction": way})
+    assert in_here(call, {}) == before.removesuffix("\n") + end + "\n"
+    assert in_here(call, {"COLUMNS": str(len(before) + 3)}) == before  # the word goes first
+
+
+def test_what_hooks_remember_may_be_damaged_and_the_line_stays(tmp_path):
+    call = sent(tmp_path, used(60_000))
+    before = in_here(call, {})
+    (tmp_path / ".compactor").mkdir()
+    (tmp_path / ".compactor" / "agents.db").write_bytes(b"this is no database, and long enough to be read as one" * 40)
+    assert in_here(call, {}) == before
 
 
 # How it is started

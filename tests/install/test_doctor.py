@@ -792,6 +792,26 @@ def test_others_that_work_on_the_same_context_are_named(claude: Machine):
     assert not any("harmless" in each["what"] or "headroom" in each["what"] for each in found.all)
 
 
+def test_it_says_who_compacts_and_why_that_is_not_what_was_asked_for(claude: Machine):
+    assert claude.doctor().has("ok", "compaction", "agent_compaction is 'ours'", "writes its own summary here")
+    config = claude.root / ".compactor" / "config.toml"
+    config.parent.mkdir(exist_ok=True)
+    config.write_text('agent_compaction = "steered"\n')
+    assert claude.doctor().has("ok", "compaction", "compacts by itself in our format")
+    config.write_text('agent_compaction = "beside"\n')
+    assert not claude.doctor().has("ok", "compaction", "agent_compaction")
+
+
+def test_codex_is_steered_once_an_install_has_written_the_request(machine: Machine):
+    machine.install("codex")
+    config = machine.root / ".compactor" / "config.toml"
+    config.parent.mkdir(exist_ok=True)
+    config.write_text('agent_compaction = "steered"\n')
+    assert machine.doctor("codex").has("ok", "compaction", "is not given our request", "compactor install codex")
+    machine.install("codex")
+    assert machine.doctor("codex").has("ok", "compaction", "in our format", "OpenAI's own servers ignores our request")
+
+
 @pytest.mark.parametrize("way", ["state", "settings", "env of settings", "environment"])
 def test_an_agent_that_does_not_compact_by_itself_is_to_be_looked_at(claude: Machine, way: str):
     assert claude.doctor().has("ok", "compaction", "compacts by itself")

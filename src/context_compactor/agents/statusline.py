@@ -289,15 +289,16 @@ def session_status(call: dict[str, Any], env: Mapping[str, str], now: float) -> 
 
 def _who_compacts(root: str, session_id: str) -> str:
     """A word for who writes what the agent goes on with, where that is not the agent alone."""
-    if not session_id or not os.path.isdir(os.path.join(root, HOME)):
+    home = os.path.join(root, HOME)
+    if not session_id or not os.path.exists(home):
         return ""
-    from context_compactor.agents.hook_state import open_hook_state
+    from context_compactor.agents.hook_state import DatabaseError, open_hook_state
 
-    state = open_hook_state(os.path.join(root, HOME), wait=_WAIT_SECONDS)
-    if state is None:
+    try:
+        state = open_hook_state(home, wait=_WAIT_SECONDS)
+        row = state.find(session_id) if state is not None else None
+    except DatabaseError:  # damaged or in use: the next hook sees to it
         return ""
-    row = state.find(session_id)
-    state.close()
     return row.compaction if row is not None and row.compaction != "beside" else ""
 
 
