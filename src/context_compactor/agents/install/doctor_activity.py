@@ -16,7 +16,7 @@ from context_compactor.agents.compaction_trace import (
     read_compaction_trace,
     timestamp_seconds,
 )
-from context_compactor.agents.hook_log import LOG_FILE, read_hook_log
+from context_compactor.agents.hook_log import GOES_ON_WITH_OURS, LOG_FILE, read_hook_log
 from context_compactor.agents.hook_state import AgentSessionRow
 from context_compactor.agents.install.commands import is_our_hook
 from context_compactor.agents.install.doctor_findings import (
@@ -190,12 +190,20 @@ def briefs(ctx: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
     lines = [line for line in read_hook_log(str(ctx.root)) if line.get("key") == row.key]
     given = next((line for line in reversed(lines) if line.get("what") == _GIVEN), None)
     trace = read_compaction_trace(row.transcript)
-    if given is None or timestamp_seconds(given.get("time")) < trace.compacted_at - _BEFORE_SECONDS:
+    if any(_is_own_record(line, trace) for line in lines):
+        yield ok(f"session {row.key} goes on with our record since {moment(trace.compacted_at)}, and needs no brief")
+    elif given is None or timestamp_seconds(given.get("time")) < trace.compacted_at - _BEFORE_SECONDS:
         yield from _not_given(agent, row, trace, given is not None)
     else:
         mark = str(given.get("marker"))
         outcomes = {line.get("what") for line in lines if line.get("marker") == mark}
         yield _delivery_finding(agent, row, trace, mark, outcomes, timestamp_seconds(given.get("time")))
+
+
+def _is_own_record(line: dict[str, object], trace: CompactionTrace) -> bool:
+    """Whether a line of the hook log says that no brief was due after the last compaction, since ours stands there."""
+    is_since = timestamp_seconds(line.get("time")) >= trace.compacted_at - _BEFORE_SECONDS
+    return trace.compacted_at > 0 and is_since and line.get("reason") == GOES_ON_WITH_OURS
 
 
 def _not_given(agent: CodingAgent, row: AgentSessionRow, trace: CompactionTrace, is_known: bool) -> Iterator[Finding]:
