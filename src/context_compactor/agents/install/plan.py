@@ -165,9 +165,11 @@ def _without(target: SettingsTarget, content: bytes | None, record: InstallRecor
     """A file without anything of ours, None where there would be no file."""
     if content is None:
         return None
-    text = target.settings.without_ours(decoded(content), record.shape if record else UNKNOWN)
+    before = decoded(content)
+    text = target.settings.without_ours(before, record.shape if record else UNKNOWN)
     is_nothing = "".join(text.split()) in ("", "{}")
-    return None if is_nothing and record is not None and record.before is None else _encoded(content, text)
+    was_nothing = target.is_own_file and text != before if record is None else record.before is None
+    return None if is_nothing and was_nothing else _encoded(content, text)
 
 
 def _encoded(like: bytes | None, text: str) -> bytes:

@@ -1,4 +1,5 @@
-"""Our hooks, MCP server and status line in a settings file, JSON or TOML, and taking them out again exactly."""
+"""What we write for an agent: entries in a settings file, JSON or TOML, or a file that is wholly ours; and taking
+that away again exactly."""
 
 from __future__ import annotations
 
@@ -437,3 +438,44 @@ def _toml(value: Any) -> str:
         return "[" + ", ".join(_toml(part) for part in value) + "]"
     # What JSON escapes, TOML reads alike; only DEL must be escaped there too.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+OWN_FILE_MARK = "compactor install"
+"""On the first line of a file that we wrote whole, in a comment."""
+
+
+class OwnFile(Struct, frozen=True):
+    """A file that is wholly ours, such as an extension of an agent.
+
+    One whose first line has the `mark` is ours, and is written anew or removed; any other is never touched. `what` it
+    is, is said to the user.
+    """
+
+    text: str
+    what: str
+    mark: str = OWN_FILE_MARK
+
+    def check(self, _text: str) -> None:
+        """Any text may be looked at: what is not ours just stays."""
+
+    def with_ours(self, text: str, _shape: SettingsShape) -> str:
+        """Our text in the place of an older one of ours; `BadSettingsText` for a file that somebody else wrote."""
+        if text.strip() and not self._is_ours(text):
+            problem = f"this file was not written by compactor, which needs its name for the {self.what}."
+            raise BadSettingsText(1, f"{problem} Try: rename or remove it.")
+        return self.text
+
+    def without_ours(self, text: str, shape: SettingsShape) -> str:
+        """Nothing, or the white space that stood there before."""
+        return (shape.blank or "") if self._is_ours(text) else text
+
+    def shape_of(self, text: str) -> SettingsShape:
+        """What must be known of a file without ours, to come back to it exactly."""
+        return SettingsShape(blank=text)
+
+    def registered(self, text: str) -> list[str]:
+        """What of ours the file is, in words."""
+        return [self.what] if self._is_ours(text) else []
+
+    def _is_ours(self, text: str) -> bool:
+        return self.mark in text.partition("\n")[0]

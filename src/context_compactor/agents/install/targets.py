@@ -15,7 +15,13 @@ from msgspec import Struct
 from context_compactor.agents.coding_agents import CLAUDE_CODE, CODEX, CodingAgent, HookEvent
 from context_compactor.agents.install.commands import BY_NAME, LAUNCHER_FOLDER, SERVER, Command, home_of
 from context_compactor.agents.install.files import read_file
-from context_compactor.agents.install.settings_files import JsonSettings, TomlSettings, has_other_status_line, our_hooks
+from context_compactor.agents.install.settings_files import (
+    JsonSettings,
+    OwnFile,
+    TomlSettings,
+    has_other_status_line,
+    our_hooks,
+)
 from context_compactor.agents.install.text_edits import BadSettingsText, check_json, read_toml, value_at
 from context_compactor.errors import CompactorError
 
@@ -74,8 +80,13 @@ class SettingsTarget(Struct, frozen=True):
     """A settings file, and what it shall hold. `path` is as people know it; a link is followed when it is written."""
 
     path: Path
-    settings: JsonSettings | TomlSettings
+    settings: JsonSettings | TomlSettings | OwnFile
     is_private: bool = False
+
+    @property
+    def is_own_file(self) -> bool:
+        """Whether all of the file is ours, so that nothing is left of it without us."""
+        return isinstance(self.settings, OwnFile)
 
     @property
     def registers(self) -> bool:
