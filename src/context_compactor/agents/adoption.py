@@ -1,4 +1,5 @@
-"""An agent has compacted by itself: its session takes over the new context, with a report of what the summary lost."""
+"""Compactions in an agent's log become those of its session: its own, with a report of what the summary lost, and ours
+that it has taken."""
 
 from __future__ import annotations
 
@@ -6,12 +7,14 @@ import re
 import time
 from collections.abc import Iterable
 from hashlib import sha256
+from typing import Any
 
 import msgspec
 from msgspec import Struct, structs
 
 from context_compactor.archive.originals import Archive
 from context_compactor.dialects.messages import Message
+from context_compactor.dialects.record import record_span
 from context_compactor.dialects.transcripts.transcript import PastCompaction
 from context_compactor.engine.report import Archived, Fidelity, Missing, Report
 from context_compactor.engine.result import Compaction
@@ -23,7 +26,7 @@ from context_compactor.json_values import json_bytes
 from context_compactor.sessions import checkpoints, views
 from context_compactor.sessions.archive import archive_history
 from context_compactor.sessions.compaction import PendingCompaction, commit_compaction
-from context_compactor.sessions.core import Core
+from context_compactor.sessions.core import Core, ParsedSession
 from context_compactor.sessions.facts import all_facts
 from context_compactor.sessions.log import REVISION, Revision
 from context_compactor.sessions.state import SessionState, read_session_state
@@ -78,6 +81,7 @@ def _names_file(summary: str, fact: Fact) -> bool:
 
 
 ADOPTED = "adopted"
+_OFFER, _TAKEN = "offer", "taken"
 _BRIEF_TOKENS = 2_500
 _SUMMARY = "[The summary that {agent} wrote itself when it compacted. It is a record, not a request.]\n\n{text}"
 
@@ -85,27 +89,31 @@ _SUMMARY = "[The summary that {agent} wrote itself when it compacted. It is a re
 def adopt_compaction(core: Core, past: PastCompaction, agent: str, number: int) -> tuple[Report, SummaryLosses]:
     """Make an agent's compaction one of its session: everything is archived, facts are kept, a checkpoint is written.
 
-    The context is then a record of ours, which carries on the ids and the failures, and the agent's own summary.
+    The context is then a record of ours, which carries on the ids and the failures, and the agent's own summary; where
+    that is a record of ours, it stands alone.
     `number` counts the compactions of the log: which of them were adopted is written with this one or not at all.
     """
     began = time.perf_counter()
     archived = archive_history(core, is_closed=True, is_gone=True)
     facts = all_facts(core, live=archived.parsed.content.facts)
-    losses = find_summary_losses(past.summary, facts)
+    own = _record_in(past.summary)
+    losses = SummaryLosses(0, ()) if own else find_summary_losses(past.summary, facts)
     checkpoint = checkpoints.current_checkpoint(core, live=archived.parsed.content.facts)
     file = checkpoints.write_if_possible(core, checkpoint)
     dialect = archived.parsed.dialect
     counter = core.counter(dialect)
     material = material_of(archived.parsed.content, facts)
     bare = structs.replace(checkpoint, archive=())
-    record = dialect.user_text(resume_brief(bare, facts, _BRIEF_TOKENS, material))
-    summary = dialect.user_text(_SUMMARY.format(agent=agent, text=past.summary)) if past.summary.strip() else None
-    messages = [record] if summary is None else [record, summary]
+    record = dialect.user_text(own or resume_brief(bare, facts, _BRIEF_TOKENS, material))
+    told = "" if own else past.summary.strip()
+    summary = dialect.user_text(_SUMMARY.format(agent=agent, text=past.summary)) if told else None
+    asked = _open_question(archived.parsed) if own else []
+    messages = [record, *asked] if summary is None else [record, summary]
     usage = views.usage(core)
     reachable = {each.ref for each in core.store.originals(core.id)}
     report = Report(
         status="success",
-        reason=f"compacted by {agent} itself; {_losses_sentence(losses)}",
+        reason="our record was taken" if own else f"compacted by {agent} itself; {_losses_sentence(losses)}",
         trigger="threshold" if past.trigger == "auto" else "manual",
         session_id=core.id,
         compaction_id=_id(core, record.text, past.summary),
@@ -126,7 +134,7 @@ def adopt_compaction(core: Core, past: PastCompaction, agent: str, number: int) 
         checkpoint=file,
     )
     result = Compaction(
-        messages=[record.raw],
+        messages=[message.raw for message in (record, *asked)],
         report=report,
         decisions=(),
         usage=usage,
@@ -148,10 +156,87 @@ def adopt_compaction(core: Core, past: PastCompaction, agent: str, number: int) 
         return commit_compaction(core, core.ask(kind=report.trigger), made), losses
 
 
+def _record_in(summary: str) -> str:
+    """The record of ours that stands in the place of a summary; empty when there is none."""
+    span = record_span(summary)
+    return summary[slice(*span)] if span else ""
+
+
+def _open_question(parsed: ParsedSession) -> list[Message]:
+    """What the user said last and nobody has answered: an agent keeps it behind a record."""
+    last = parsed.dialect.parse(parsed.context.raws[-1:])
+    return [message for message in last if message.role == "user" and not message.results and message.text.strip()]
+
+
 def adopted_compactions(core: Core) -> int:
     """How many compactions of an agent's log its session has taken over."""
-    count = read_session_state(core.row().state).notes.get(ADOPTED, 0)
+    count = _notes(core).get(ADOPTED, 0)
     return count if isinstance(count, int) else 0
+
+
+class Offer(Struct, frozen=True):
+    """What an agent was offered in the place of its own compaction, and its log does not show yet.
+
+    The session has it already. `record` is the text, or empty where a compaction was taken back.
+    """
+
+    record: str
+    messages: int
+    """How many messages the session had then."""
+
+
+def note_offer(core: Core, record: str) -> None:
+    """Remember that an agent was offered this record; an empty one stands for the context before a compaction."""
+    offer = Offer(record, core.row().messages)
+    core.change(lambda state: structs.replace(state, notes={**state.notes, _OFFER: msgspec.to_builtins(offer)}))
+
+
+def pending_offer(core: Core) -> Offer | None:
+    """The offer that is open."""
+    noted = _notes(core).get(_OFFER)
+    return msgspec.convert(noted, Offer) if isinstance(noted, dict) else None
+
+
+def take_offer(core: Core, past: PastCompaction, number: int) -> bool:
+    """Whether a compaction of the log is what the agent was offered: then its session is up to date with it.
+
+    A record of ours is also known without an offer, as in a log that is imported: then it is adopted as any other.
+    """
+    offer = pending_offer(core)
+    found = _record_in(past.summary)
+    if offer is None or found != offer.record or (not found and past.summary.strip()):
+        withdraw_offer(core)
+        return False
+    _close_offer(core, {ADOPTED: number, _TAKEN: number} if found else {ADOPTED: number})
+    return True
+
+
+def withdraw_offer(core: Core) -> None:
+    """The agent has gone on without what it was offered: its session goes back to what the agent has."""
+    offer = pending_offer(core)
+    if offer is not None:
+        undo = views.undo if offer.record else views.redo
+        undo(core)
+        _close_offer(core, {})
+
+
+def has_own_record(core: Core) -> bool:
+    """Whether what an agent goes on with after its last compaction is our record."""
+    notes = _notes(core)
+    offer = pending_offer(core)
+    return bool(offer and offer.record) or 0 < notes.get(ADOPTED, 0) == notes.get(_TAKEN)
+
+
+def _close_offer(core: Core, more: dict[str, int]) -> None:
+    def closed(state: SessionState) -> SessionState:
+        kept = {name: value for name, value in state.notes.items() if name != _OFFER}
+        return structs.replace(state, notes={**kept, **more})
+
+    core.change(closed)
+
+
+def _notes(core: Core) -> dict[str, Any]:
+    return read_session_state(core.row().state).notes
 
 
 def _append_summary(core: Core, summary: Message) -> None:

@@ -38,6 +38,8 @@ class CodingAgent(Struct, frozen=True, kw_only=True):
     has_status_line: bool
     needs_trust: bool
     """Whether its user has to look at new hooks before they run."""
+    tool_hint: str = ""
+    """How its model calls our tools, where that is not plain."""
 
 
 CLAUDE_CODE = CodingAgent(
@@ -80,6 +82,8 @@ CODEX = CodingAgent(
     passes_summary=False,
     has_status_line=False,
     needs_trust=True,
+    # Newer models of Codex reach tools only from a script, and are not told which there are.
+    tool_hint=' (in a script: `await tools.mcp__compactor__recall({id: "tool_017"})`)',
 )
 AGENTS = {agent.name: agent for agent in (CLAUDE_CODE, CODEX)}
 

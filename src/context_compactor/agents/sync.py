@@ -13,7 +13,14 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from context_compactor.agents.adoption import SummaryLosses, adopt_compaction, adopted_compactions
+from context_compactor.agents.adoption import (
+    SummaryLosses,
+    adopt_compaction,
+    adopted_compactions,
+    pending_offer,
+    take_offer,
+    withdraw_offer,
+)
 from context_compactor.agents.hook_log import log_hook
 from context_compactor.agents.hook_state import AgentSessionRow, HookState, open_hook_state
 from context_compactor.agents.paths import prepare_home
@@ -95,16 +102,21 @@ def sync_transcript(core: Core, transcript: Transcript, *, is_closed: bool, arch
     for number, past in enumerate(transcript.compactions, 1):
         if number > adopted_compactions(core):
             appended = append_transcript(core, transcript.messages[: past.at], transcript.times)
+            followed = structs.replace(followed, appended=followed.appended + appended)
+            if take_offer(core, past, number):
+                continue
             report, losses = adopt_compaction(core, past, transcript.source, number)
             followed = structs.replace(
                 followed,
-                appended=followed.appended + appended,
                 archived=followed.archived + len(report.archived),
                 adopted=(*followed.adopted, report),
                 losses=losses,
             )
     appended = append_transcript(core, transcript.messages, transcript.times)
     followed = structs.replace(followed, appended=followed.appended + appended)
+    offer = pending_offer(core)
+    if offer and any(message.get("role") == "assistant" for message in transcript.messages[offer.messages :]):
+        withdraw_offer(core)  # the model has answered to what it had before
     if not archive:
         return followed
     archived = archive_history(core, is_closed=is_closed)

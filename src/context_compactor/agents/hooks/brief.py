@@ -29,8 +29,6 @@ _SPARE = 200
 _SIZES = (2_600, 2_200, 1_800, 1_400, 1_000, 700, 400)
 _LEARNED_TOKENS = 600
 _MARKER_PREFIX = "compactor-brief"
-# Newer models of Codex reach tools only from a script, and are not told which there are.
-_TOOL_HINTS = {"claude-code": "", "codex": ' (in a script: `await tools.mcp__compactor__recall({id: "tool_017"})`)'}
 
 
 def brief_marker(core: Core, why: str) -> str:
@@ -67,7 +65,7 @@ def _closing(core: Core, agent: CodingAgent, mark: str) -> str:
     return (
         f"{children}This record is kept by Context Compactor beside your own summary; where they differ, it has the "
         'exact words. Nothing is lost: the tools recall("tool_017"), search_archive("words") and facts() of the MCP '
-        f"server `compactor`{_TOOL_HINTS[agent.name]} return originals, or run `compactor recall ID` and "
+        f"server `compactor`{agent.tool_hint} return originals, or run `compactor recall ID` and "
         f'`compactor recall --search "words"` with --session {core.id!r}. [{mark}]'
     )
 

@@ -67,6 +67,14 @@ def _handler(event: str) -> Callable[[HookCall], HookAnswer | None]:
             from context_compactor.agents.hooks.subagents import subagent_stop as found
         case "stop":
             from context_compactor.agents.hooks.session import stop as found
+        case "compact":
+            from context_compactor.agents.hooks.compact import compact as found
+        case "shorten":
+            from context_compactor.agents.hooks.tool_output import shorten as found
+        case "undo":
+            from context_compactor.agents.hooks.compact import undo as found
+        case "plan":
+            from context_compactor.agents.hooks.compact import plan as found
         case "session-end":
             from context_compactor.agents.hooks.session import session_end as found
         case _:

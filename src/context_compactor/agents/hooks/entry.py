@@ -28,6 +28,10 @@ EVENTS = (
     "subagent-stop",
     "stop",
     "session-end",
+    "compact",
+    "shorten",
+    "undo",
+    "plan",
 )
 _EVENT_SPELLINGS = {event.replace("-", ""): event for event in EVENTS}
 _LONGEST_INPUT = 256_000_000

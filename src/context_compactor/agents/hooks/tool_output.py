@@ -132,6 +132,12 @@ def replace_output(call: HookCall) -> ReplacedOutput | None:
     return ReplacedOutput(text, output.with_text(text))
 
 
+def shorten(call: HookCall) -> HookAnswer | None:
+    """A shorter text in the place of a long one that an agent is about to keep; nothing when it stays as it is."""
+    replaced = replace_output(call)
+    return {"text": replaced.text} if replaced is not None else None
+
+
 def _is_scripted(call: HookCall) -> bool:
     """A call that a script of Codex makes: what its model sees is what the script prints, and no hook changes that."""
     return call.agent.replacement_field == "stopReason" and call.text("tool_use_id").startswith("exec-")

@@ -1,0 +1,193 @@
+"""The agent asks for a compaction in the place of its own: our record, or that it goes on by itself. And the way back."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from msgspec import structs
+
+from context_compactor.agents.adoption import note_offer, withdraw_offer
+from context_compactor.agents.coding_agents import CodingAgent
+from context_compactor.agents.hook_log import log_hook
+from context_compactor.agents.hooks.call import HookAnswer, HookCall
+from context_compactor.agents.sync import synced_session
+from context_compactor.agents.transcript_tail import last_window_tokens
+from context_compactor.dialects.messages import Message
+from context_compactor.dialects.record import record_span
+from context_compactor.engine.request import CompactionRequest
+from context_compactor.sessions import views
+from context_compactor.sessions.compaction import compact as compact_session
+from context_compactor.sessions.core import Core, conversation_raws
+from context_compactor.sessions.tiers import plan_compaction
+from context_compactor.settings import Level
+from context_compactor.text import one_line
+
+_RECALL = (
+    'Context Compactor wrote this record in the place of a summary. recall("id") and search_archive("words") are tools '
+    "of the MCP server `compactor`{hint}; in a shell they are `compactor recall ID --session {session!r}` and "
+    '`compactor recall --search "words" --session {session!r}`.'
+)
+_LONGEST = 90
+_GO_ON = (
+    "The window was compacted in the middle of your work, and the user has said nothing new: go on with the work where "
+    "the newest turns end."
+)
+
+
+def compact(call: HookCall) -> HookAnswer:
+    """Our record of everything up to here, or the reason why the agent shall compact by itself."""
+    began = time.perf_counter()
+    if call.settings.agent_compaction != "ours":
+        return _pass(call, f'agent_compaction is "{call.settings.agent_compaction}"')
+    if not call.has_log:
+        return _pass(call, f"there is no log at {call.log.path or 'the path that was given'}")
+    with synced_session(call.log, call.settings) as synced:
+        core = synced.core
+        withdraw_offer(core)  # whoever asks again has not taken the last one
+        last = _last_message(core)
+        report = compact_session(core, _request(call, core), why=f"{call.agent.title} asked for it")
+        if not report.changed:
+            return _pass(call, report.reason)
+        record = _record(core)
+        if not record:
+            withdraw_offer(core)
+            return _pass(call, "the compacted context holds no record")
+        note_offer(core, record)
+    log_hook(
+        call.root,
+        call.event,
+        "record given",
+        key=call.log.key,
+        trigger=call.text("trigger"),
+        tokens=report.tokens_after,
+        seconds=round(time.perf_counter() - began, 3),
+    )
+    return {
+        "record": f"{record}\n\n{_reminder(core, call.agent, is_working=bool(last and last.results))}",
+        "tokens_before": last_window_tokens(call.log.path, with_children=bool(call.agent_id)) or report.tokens_before,
+        "tokens_after": report.tokens_after,
+    }
+
+
+def _request(call: HookCall, core: Core) -> CompactionRequest:
+    """One message with everything, of the size that the settings say: what the agent sends beside it is its own."""
+    kind = "threshold" if call.text("trigger") == "auto" else "manual"
+    asked = core.ask(kind=kind, target_tokens=call.settings.agent_record_tokens, focus=call.text("custom_instructions"))
+    settings = structs.replace(asked.settings, layout="record", overhead_tokens=0)
+    return structs.replace(asked, settings=settings)
+
+
+def _record(core: Core) -> str:
+    """The record that the context of a session begins with, without the open question behind it."""
+    context = core.current_context()
+    for message in core.dialect(context.raws).parse(conversation_raws(context)[:1]):
+        span = record_span(message.text)
+        return message.text[slice(*span)] if span else ""
+    return ""
+
+
+def _last_message(core: Core) -> Message | None:
+    context = core.current_context()
+    messages = core.dialect(context.raws).parse(conversation_raws(context)[-1:])
+    return messages[-1] if messages else None
+
+
+def _reminder(core: Core, agent: CodingAgent, *, is_working: bool) -> str:
+    """How the record is used, in the form in which a client speaks to its model."""
+    lines = [_RECALL.format(hint=agent.tool_hint, session=core.id), *([_GO_ON] if is_working else [])]
+    return "\n".join(("<system-reminder>", *lines, "</system-reminder>"))
+
+
+def _pass(call: HookCall, reason: str) -> HookAnswer:
+    log_hook(call.root, call.event, "passed", key=call.log.key, trigger=call.text("trigger"), reason=reason)
+    return {"pass": reason}
+
+
+_MOST_SHOWN = 12
+
+
+def plan(call: HookCall) -> HookAnswer:
+    """What a compaction would do now, in a few lines for the user."""
+    if not call.has_log:
+        return _pass(call, "nothing is known of this conversation yet")
+    with synced_session(call.log, call.settings, archive=False) as synced:
+        found = plan_compaction(synced.core, _request(call, synced.core), None)
+        report, name = found.report, synced.core.id
+    if not report.changed:
+        return {"text": f"A compaction would change nothing now: {report.reason}."}
+    saving = sorted(found.decisions, key=lambda each: each.tokens_after - each.tokens_before)[:_MOST_SHOWN]
+    return {
+        "text": "\n".join(
+            (
+                f"A compaction now: {report.tokens_before:,} → {report.tokens_after:,} tokens of messages, one record "
+                f"for {report.messages_before:,} messages. Every original can be recalled.",
+                *(
+                    f"  {total.tier.value}: {total.targets:,} parts, {total.tokens_before:,} → {total.tokens_after:,} tokens"
+                    for total in found.totals()
+                    if total.targets
+                ),
+                "What saves most:",
+                *(
+                    f"  {one_line(each.target, _LONGEST)}: {each.tokens_before:,} → {each.tokens_after:,}, {each.reason}"
+                    for each in saving
+                ),
+                f"All of it: compactor plan {name} --target {call.settings.agent_record_tokens}",
+            )
+        )
+    }
+
+
+def undo(call: HookCall) -> HookAnswer:
+    """The messages before the last compaction, with all that came since, for an agent that can put them back."""
+    if not call.has_log:
+        return _pass(call, "nothing is known of this conversation yet")
+    with synced_session(call.log, call.settings) as synced:
+        core = synced.core
+        withdraw_offer(core)
+        report = views.undo(core)
+        if report is None:
+            return _pass(call, "there is no compaction to undo")
+        usage = views.usage(core)
+        first = min(rule.threshold for rule in call.settings.levels if rule.level is Level.SOFT)
+        if usage.share >= first:
+            views.redo(core)
+            return _pass(
+                call,
+                f"before it the conversation filled {usage.share:.0%} of the window, so it would be compacted again at "
+                f'once. Try: recall("ID"), or `compactor context --session {core.id}`',
+            )
+        note_offer(core, "")
+        messages = conversation_raws(core.current_context())
+    log_hook(call.root, call.event, "undone", key=call.log.key, messages=len(messages), tokens=usage.tokens)
+    return {"rows": [row for message in messages for row in _rows(message)], "tokens_after": usage.tokens}
+
+
+def _rows(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """A message in the form in which Claude Code takes rows of a conversation from a plugin."""
+    content = message["content"]
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    texts = [block["text"] for block in blocks if block.get("type") == "text"]
+    calls = [
+        {"tool_use_id": block["id"], "tool": block["name"], "input": block["input"]}
+        for block in blocks
+        if block.get("type") == "tool_use"
+    ]
+    results = [
+        {
+            "tool_use_id": block["tool_use_id"],
+            "text": _text(block.get("content")),
+            "isError": bool(block.get("is_error")),
+        }
+        for block in blocks
+        if block.get("type") == "tool_result"
+    ]
+    answered = [{"role": "user", "text": "", "toolUses": [], "toolResults": results}] if results else []
+    said = [{"role": message["role"], "text": "\n\n".join(texts), "toolUses": calls}] if texts or calls else []
+    return [*answered, *said]
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(block.get("text", "")) for block in content or () if isinstance(block, dict))
