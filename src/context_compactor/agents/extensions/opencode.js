@@ -1,0 +1,133 @@
+// Written by `compactor install opencode`, and written anew by every later install: changes made here are lost.
+//
+// Lets Context Compactor compact the conversations of OpenCode. Whenever there is any doubt (the command fails, is slow,
+// or answers with something else than a record), nothing is changed, and OpenCode compacts by itself.
+
+import { spawn } from "node:child_process";
+import { homedir } from "node:os";
+
+const COMMAND = ["compactor"];
+const SECONDS = 20;
+const LAUNCHER = `${homedir()}/.local/state/compactor/bin`;
+// OpenCode always asks its model for the summary. Where our record stands for the answer, this is all it is asked.
+const NOTHING_TO_DO = "The summary is written already. Answer with this one word and nothing else: done";
+
+export const Compactor = async ({ client, directory }) => {
+  const asked = new Map(); // by session: what OpenCode is about to ask its model for
+  const records = new Map(); // by session: what stands for the answer
+
+  /** Everything that was ever said in a session, in OpenCode's own form. */
+  async function messagesOf(sessionID) {
+    const { data } = await client.session.messages({ path: { id: sessionID } });
+    return data ?? [];
+  }
+
+  function call(sessionID, messages, more) {
+    return { session_id: sessionID, cwd: directory, messages, ...more };
+  }
+
+  /** Our record, or our words for the request, once it is known which messages OpenCode will compact. */
+  async function compact(sessionID, head, prompt) {
+    const all = await messagesOf(sessionID);
+    const end = all.findIndex((message) => message.info.id === head.at(-1).info.id) + 1;
+    const last = all.findLast((message) => message.parts.some((part) => part.type === "compaction"));
+    const isAuto = last?.parts.some((part) => part.type === "compaction" && part.auto);
+    if (end === 0) return;
+    const answer = await ask("compact", call(sessionID, all.slice(0, end), { trigger: isAuto ? "auto" : "manual" }));
+    if (isText(answer.record)) {
+      records.set(sessionID, answer.record);
+      prompt.prompt = NOTHING_TO_DO;
+      head.length = 0;
+    } else if (isText(answer.instructions)) {
+      const before = all.findLast((message) => message.info.summary === true && message.info.finish);
+      const summary = before?.parts.map((part) => part.text ?? "").join("\n").trim();
+      const earlier = summary ? `\n\n<previous-summary>\n${summary}\n</previous-summary>` : "";
+      prompt.prompt = answer.instructions + earlier;
+    }
+  }
+
+  const hooks = {
+    config(config) {
+      const server = { type: "local", command: [...COMMAND, "mcp"], environment: { PATH: searchPath() }, enabled: true };
+      config.mcp = { compactor: server, ...config.mcp };
+    },
+
+    "experimental.session.compacting": async ({ sessionID }, output) => {
+      asked.set(sessionID, output);
+    },
+
+    // Called just after, with the messages that are compacted; and before every other request, which is left alone.
+    "experimental.chat.messages.transform": async (_input, { messages }) => {
+      const sessionID = messages.at(-1)?.info.sessionID;
+      const prompt = asked.get(sessionID);
+      asked.delete(sessionID);
+      if (messages.length === 0) asked.clear();
+      if (prompt) await compact(sessionID, messages, prompt);
+    },
+
+    "experimental.text.complete": async ({ sessionID, messageID }, output) => {
+      const record = records.get(sessionID);
+      if (record === undefined) return;
+      const { data } = await client.session.message({ path: { id: sessionID, messageID } });
+      if (data?.info.summary !== true) return;
+      records.delete(sessionID);
+      output.text = record;
+    },
+
+    event: async ({ event }) => {
+      const { sessionID } = event.properties ?? {};
+      if (event.type === "session.idle" || event.type === "session.error") records.delete(sessionID);
+      if (event.type === "session.compacted") await ask("post-compact", call(sessionID, await messagesOf(sessionID)));
+    },
+  };
+  return Object.fromEntries(Object.entries(hooks).map(([name, hook]) => [name, unharmed(hook)]));
+};
+
+/** A hook whose errors do not reach OpenCode, which would give up the whole turn. */
+function unharmed(hook) {
+  return async (...given) => {
+    try {
+      await hook(...given);
+    } catch {
+      return;
+    }
+  };
+}
+
+/** What `compactor hook` answers; an empty object when it does not answer as it should. */
+function ask(event, input) {
+  return new Promise((resolve) => {
+    const words = [...COMMAND.slice(1), "hook", event, "--agent", "opencode"];
+    const env = { ...process.env, PATH: searchPath() };
+    const child = spawn(COMMAND[0], words, { cwd: input.cwd, env, stdio: ["pipe", "pipe", "ignore"] });
+    const timer = setTimeout(() => done({}), SECONDS * 1000);
+    const done = (answer) => {
+      clearTimeout(timer);
+      child.kill("SIGKILL");
+      resolve(answer);
+    };
+    let output = "";
+    child.stdout.setEncoding("utf8").on("data", (part) => (output += part));
+    child.stdin.on("error", () => {}); // it may end before it has read everything
+    child.on("error", () => done({}));
+    child.on("close", (code) => done(code === 0 ? parsed(output) : {}));
+    child.stdin.end(JSON.stringify(input));
+  });
+}
+
+function parsed(output) {
+  try {
+    return Object(JSON.parse(output));
+  } catch {
+    return {};
+  }
+}
+
+function isText(value) {
+  return typeof value === "string" && value.trim() !== "";
+}
+
+/** Behind everything on the PATH: the command that the last install on this machine was run by. */
+function searchPath() {
+  return `${process.env.PATH ?? ""}:${LAUNCHER}`;
+}
