@@ -207,7 +207,7 @@ def take_offer(core: Core, past: PastCompaction, number: int) -> bool:
     if offer is None or found != offer.record or (not found and past.summary.strip()):
         withdraw_offer(core)
         return False
-    _close_offer(core, {ADOPTED: number, _TAKEN: number} if found else {ADOPTED: number})
+    _close_offer(core, {ADOPTED: number, _TAKEN: number})
     return True
 
 
@@ -220,11 +220,9 @@ def withdraw_offer(core: Core) -> None:
         _close_offer(core, {})
 
 
-def has_own_record(core: Core) -> bool:
-    """Whether what an agent goes on with after its last compaction is our record."""
-    notes = _notes(core)
-    offer = pending_offer(core)
-    return bool(offer and offer.record) or 0 < notes.get(ADOPTED, 0) == notes.get(_TAKEN)
+def goes_on_with_ours(core: Core) -> bool:
+    """Whether what an agent goes on with after its last compaction is ours: a record, or what was there before one."""
+    return pending_offer(core) is not None or 0 < adopted_compactions(core) == _notes(core).get(_TAKEN)
 
 
 def _close_offer(core: Core, more: dict[str, int]) -> None:

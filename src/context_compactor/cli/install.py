@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -161,8 +161,10 @@ def uninstall(
         out.print(f"The {scope.name} settings of {known.title} have no entry of compactor.", style="bold")
     elif not dry_run:
         out.print(f"Removed from the settings of {known.title}:", style="bold")
-        for each in changed:
+        for each in (each for each in changed if not each.is_own_file):
             out.print(f"  {each.path}: {_outcome(each)}")
+        for place, what in _places([each for each in changed if each.is_own_file], lambda each: each.was):
+            out.print(f"  {place}: {', '.join(what)}, deleted")
         out.print(
             wrap_text(f"Restart {known.title}. The sessions in .compactor/ stay; delete that folder to remove them.")
         )
@@ -227,18 +229,28 @@ def _print_diff(out: StyledStream, plans: Sequence[FilePlan]) -> None:
         for line in diff_lines(each):
             style = next((style for mark, style in _STYLES.items() if line.startswith(mark)), None)
             out.print(printable(line), style=style)
-        if each.is_changed:
+        if each.is_changed and not each.is_own_file:
             out.print()
 
 
 def _print_registered(out: StyledStream, agent: CodingAgent, plans: Sequence[FilePlan], is_new: bool) -> None:
     if is_new:
         out.print(f"Registered with {agent.title}:", style="bold")
-    for each in plans:
-        if each.becomes:
-            out.print(f"  {each.path}")
-        for what in each.becomes:
+    for place, registered in _places(plans, lambda each: each.becomes):
+        out.print(f"  {place}")
+        for what in registered:
             out.print(wrap_text(what, "    "), style="dim")
+
+
+def _places(
+    plans: Sequence[FilePlan], registered: Callable[[FilePlan], tuple[str, ...]]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each settings file with what is registered there; files that are wholly ours by the folder they share."""
+    yield from ((str(each.path), registered(each)) for each in plans if registered(each) and not each.is_own_file)
+    own = [each for each in plans if each.is_own_file and registered(each)]
+    for what in dict.fromkeys(registered(each) for each in own):
+        paths = [str(each.path) for each in own if registered(each) == what]
+        yield (paths[0] if len(paths) == 1 else os.path.commonpath(paths)), what
 
 
 def _outcome(each: FilePlan) -> str:

@@ -1,8 +1,9 @@
-"""The agent asks for a compaction in the place of its own: our record, or that it goes on by itself. And the way back."""
+"""An agent asks for a compaction in the place of its own, for what one would do, or for the messages before it."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import structs
@@ -15,7 +16,11 @@ from context_compactor.agents.sync import synced_session
 from context_compactor.agents.transcript_tail import last_window_tokens
 from context_compactor.dialects.messages import Message
 from context_compactor.dialects.record import record_span
+from context_compactor.dialects.transcripts.claude_code import is_markup
+from context_compactor.dialects.transcripts.transcript import as_blocks
+from context_compactor.engine.plan import Decision, TierTotal
 from context_compactor.engine.request import CompactionRequest
+from context_compactor.engine.tiers import Tier
 from context_compactor.sessions import views
 from context_compactor.sessions.compaction import compact as compact_session
 from context_compactor.sessions.core import Core, conversation_raws
@@ -71,9 +76,13 @@ def compact(call: HookCall) -> HookAnswer:
 
 
 def _request(call: HookCall, core: Core) -> CompactionRequest:
-    """One message with everything, of the size that the settings say: what the agent sends beside it is its own."""
+    """One message with everything, of the size that the settings say, or half of a short conversation.
+
+    What the agent sends beside it is its own.
+    """
     kind = "threshold" if call.text("trigger") == "auto" else "manual"
-    asked = core.ask(kind=kind, target_tokens=call.settings.agent_record_tokens, focus=call.text("custom_instructions"))
+    tokens = max(min(call.settings.agent_record_tokens, views.usage(core).tokens // 2), 1)
+    asked = core.ask(kind=kind, target_tokens=tokens, focus=call.text("custom_instructions"))
     settings = structs.replace(asked.settings, layout="record", overhead_tokens=0)
     return structs.replace(asked, settings=settings)
 
@@ -104,7 +113,13 @@ def _pass(call: HookCall, reason: str) -> HookAnswer:
     return {"pass": reason}
 
 
-_MOST_SHOWN = 12
+_MOST_SHOWN = 10
+_TIER_WORDS = {
+    Tier.KEEP: "stays word for word",
+    Tier.SUMMARIZE: "is shortened",
+    Tier.REFERENCE: "becomes one line with a reference",
+    Tier.DROP: "is left out",
+}
 
 
 def plan(call: HookCall) -> HookAnswer:
@@ -113,29 +128,36 @@ def plan(call: HookCall) -> HookAnswer:
         return _pass(call, "nothing is known of this conversation yet")
     with synced_session(call.log, call.settings, archive=False) as synced:
         found = plan_compaction(synced.core, _request(call, synced.core), None)
-        report, name = found.report, synced.core.id
+    report = found.report
     if not report.changed:
         return {"text": f"A compaction would change nothing now: {report.reason}."}
-    saving = sorted(found.decisions, key=lambda each: each.tokens_after - each.tokens_before)[:_MOST_SHOWN]
-    return {
-        "text": "\n".join(
-            (
-                f"A compaction now: {report.tokens_before:,} → {report.tokens_after:,} tokens of messages, one record "
-                f"for {report.messages_before:,} messages. Every original can be recalled.",
-                *(
-                    f"  {total.tier.value}: {total.targets:,} parts, {total.tokens_before:,} → {total.tokens_after:,} tokens"
-                    for total in found.totals()
-                    if total.targets
-                ),
-                "What saves most:",
-                *(
-                    f"  {one_line(each.target, _LONGEST)}: {each.tokens_before:,} → {each.tokens_after:,}, {each.reason}"
-                    for each in saving
-                ),
-                f"All of it: compactor plan {name} --target {call.settings.agent_record_tokens}",
-            )
-        )
-    }
+    size = f"{report.tokens_before:,} → {report.tokens_after:,} tokens of messages"
+    lines = (
+        f"A compaction now: {report.messages_before:,} messages → one record, {size}. Every original can be recalled.",
+        *(_total_line(total) for total in found.totals() if total.targets),
+        "What saves most:",
+        *_largest_savings(found.decisions),
+        f"All of it: compactor plan {synced.core.id} --target {call.settings.agent_record_tokens}",
+    )
+    return {"text": "\n".join(lines)}
+
+
+def _total_line(total: TierTotal) -> str:
+    tokens = f"{total.tokens_before:,} → {total.tokens_after:,} tokens"
+    return f"  {_TIER_WORDS[total.tier]}: {tokens} ({total.targets:,} {'part' if total.targets == 1 else 'parts'})"
+
+
+def _largest_savings(decisions: Iterable[Decision]) -> list[str]:
+    """The parts that save most, those of the same name and for the same reason together."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for each in decisions:
+        same = found.setdefault((one_line(each.target, _LONGEST), each.reason), [])
+        same.append(each.tokens_before - each.tokens_after)
+    largest = sorted(found.items(), key=lambda item: -sum(item[1]))[:_MOST_SHOWN]
+    return [
+        f"  {name}{f' (×{len(saved)})' if len(saved) > 1 else ''}: {sum(saved):,} tokens, {reason}"
+        for (name, reason), saved in largest
+    ]
 
 
 def undo(call: HookCall) -> HookAnswer:
@@ -164,10 +186,12 @@ def undo(call: HookCall) -> HookAnswer:
 
 
 def _rows(message: dict[str, Any]) -> list[dict[str, Any]]:
-    """A message in the form in which Claude Code takes rows of a conversation from a plugin."""
-    content = message["content"]
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    texts = [block["text"] for block in blocks if block.get("type") == "text"]
+    """A message in the form in which Claude Code takes rows of a conversation from a plugin.
+
+    What the client itself had written in it would look as if the user had typed it.
+    """
+    blocks = as_blocks(message["content"])
+    texts = [block["text"] for block in blocks if block.get("type") == "text" and not is_markup(block["text"])]
     calls = [
         {"tool_use_id": block["id"], "tool": block["name"], "input": block["input"]}
         for block in blocks

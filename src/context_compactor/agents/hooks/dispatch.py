@@ -6,6 +6,7 @@ import gc
 import os
 import time
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from msgspec import structs
@@ -48,35 +49,27 @@ def _with_row(call: HookCall) -> HookCall:
     return structs.replace(call, row=row)
 
 
+# What answers an event: a module of this package and a function in it. Only that module is imported.
+_HANDLERS = {
+    "session-start": ("session", "session_start"),
+    "pre-compact": ("session", "pre_compact"),
+    "post-compact": ("session", "post_compact"),
+    "stop": ("session", "stop"),
+    "session-end": ("session", "session_end"),
+    "post-tool-use": ("tool_output", "post_tool_use"),
+    "shorten": ("tool_output", "shorten"),
+    "user-prompt-submit": ("brief", "user_prompt_submit"),
+    "subagent-start": ("subagents", "subagent_start"),
+    "subagent-stop": ("subagents", "subagent_stop"),
+    "compact": ("compact", "compact"),
+    "undo": ("compact", "undo"),
+    "plan": ("compact", "plan"),
+}
+
+
 def _handler(event: str) -> Callable[[HookCall], HookAnswer | None]:
-    """What answers an event; each has a file, and only that one is imported."""
-    match event:
-        case "session-start":
-            from context_compactor.agents.hooks.session import session_start as found
-        case "pre-compact":
-            from context_compactor.agents.hooks.session import pre_compact as found
-        case "post-compact":
-            from context_compactor.agents.hooks.session import post_compact as found
-        case "post-tool-use":
-            from context_compactor.agents.hooks.tool_output import post_tool_use as found
-        case "user-prompt-submit":
-            from context_compactor.agents.hooks.brief import user_prompt_submit as found
-        case "subagent-start":
-            from context_compactor.agents.hooks.subagents import subagent_start as found
-        case "subagent-stop":
-            from context_compactor.agents.hooks.subagents import subagent_stop as found
-        case "stop":
-            from context_compactor.agents.hooks.session import stop as found
-        case "compact":
-            from context_compactor.agents.hooks.compact import compact as found
-        case "shorten":
-            from context_compactor.agents.hooks.tool_output import shorten as found
-        case "undo":
-            from context_compactor.agents.hooks.compact import undo as found
-        case "plan":
-            from context_compactor.agents.hooks.compact import plan as found
-        case "session-end":
-            from context_compactor.agents.hooks.session import session_end as found
-        case _:
-            raise CompactorError(f"there is no handler for the event {event!r}")
+    if event not in _HANDLERS:
+        raise CompactorError(f"there is no handler for the event {event!r}")
+    module, name = _HANDLERS[event]
+    found: Callable[[HookCall], HookAnswer | None] = getattr(import_module(f"{__package__}.{module}"), name)
     return found

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from context_compactor.agents.adoption import SummaryLosses, find_summary_losses, has_own_record
+from context_compactor.agents.adoption import SummaryLosses, find_summary_losses, goes_on_with_ours
 from context_compactor.agents.hook_log import log_hook, utc_now_text
 from context_compactor.agents.hooks.brief import brief_marker, brief_text, expect_delivery, learned_text
 from context_compactor.agents.hooks.call import HookAnswer, HookCall, set_thresholds
@@ -202,8 +202,8 @@ def brief_after_compaction(call: HookCall) -> HookAnswer | None:
         log_hook(call.root, call.event, "no brief", reason="there is no log of it yet", key=log.key)
         return None
     with synced_session(log, call.settings) as synced:
-        if has_own_record(synced.core):
-            log_hook(call.root, call.event, "no brief", reason="our own record stands", key=log.key)
+        if goes_on_with_ours(synced.core):
+            log_hook(call.root, call.event, "no brief", reason="it goes on with what we wrote", key=log.key)
             return None
         mark = brief_marker(synced.core, "compact")
         text = brief_text(synced.core, call.agent, mark)

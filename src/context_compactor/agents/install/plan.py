@@ -18,7 +18,7 @@ from msgspec import Struct
 from context_compactor.agents.coding_agents import CLAUDE_CODE, CODEX, CodingAgent
 from context_compactor.agents.install.commands import BY_NAME, NAME, Command, home_of, is_on_path, is_temporary
 from context_compactor.agents.install.files import FileChange, missing_folders, read_file
-from context_compactor.agents.install.settings_files import UNKNOWN, SettingsShape, has_other_status_line
+from context_compactor.agents.install.settings_files import UNKNOWN, OwnFile, SettingsShape, has_other_status_line
 from context_compactor.agents.install.targets import (
     BOM,
     InstallScope,
@@ -92,6 +92,8 @@ class FilePlan(Struct, frozen=True):
     becomes: tuple[str, ...]
     folders: tuple[Path, ...] = ()
     is_exact: bool = False
+    is_own_file: bool = False
+    """Whether the file is wholly ours."""
 
     @property
     def is_changed(self) -> bool:
@@ -110,6 +112,8 @@ class FilePlan(Struct, frozen=True):
 
 def plan_install(agent: CodingAgent, target: SettingsTarget, records: InstallRecords) -> FilePlan:
     """Add every entry of ours to a file, or bring those that are there up to date."""
+    if isinstance(target.settings, OwnFile) and not target.settings.text:
+        return plan_uninstall(target, records)
     path, content, record = _read_target(target, records)
     with _naming_file(target.path):
         base = _without(target, content, record)
@@ -118,7 +122,8 @@ def plan_install(agent: CodingAgent, target: SettingsTarget, records: InstallRec
         after = _encoded(content, target.settings.with_ours(text, shape))
         becomes = tuple(target.settings.registered(decoded(after)))
     if after == (content or b""):
-        return FilePlan(target.path, FileChange(path, content, content), _same(records, path), becomes, becomes)
+        change = FileChange(path, content, content)
+        return FilePlan(target.path, change, _same(records, path), becomes, becomes, is_own_file=target.is_own_file)
     folders = record.folders if record else tuple(str(folder) for folder in missing_folders(path))
     new = InstallRecord(str(path), agent.name, None if base is None else digest(base), shape, folders)
     if _without(target, after, new) != base:
@@ -130,6 +135,7 @@ def plan_install(agent: CodingAgent, target: SettingsTarget, records: InstallRec
         FileChange(record_file, read_file(record_file), encode_record(new), is_private=True),
         tuple(target.settings.registered(text)),
         becomes,
+        is_own_file=target.is_own_file,
     )
 
 
@@ -150,6 +156,7 @@ def plan_uninstall(target: SettingsTarget, records: InstallRecords) -> FilePlan:
         (),
         tuple(Path(folder) for folder in record.folders) if record else (),
         record is not None and record.before == (None if after is None else digest(after)),
+        target.is_own_file,
     )
 
 
@@ -199,8 +206,12 @@ _NO_END = "\\ No newline at end of file"
 def diff_lines(plan: FilePlan) -> Iterator[str]:
     """The lines of the diff of one settings file. Of a long line only what stands around the change is shown.
 
-    Some programs write a whole file into one line, and there may be secrets in it.
+    Some programs write a whole file into one line, and there may be secrets in it. Of a file that is wholly ours only
+    the length is told.
     """
+    if plan.is_own_file:
+        yield from _own_file_lines(plan)
+        return
     before, after = _lines(plan.change.before), _lines(plan.change.after)
     name = str(plan.path)
     names = ("/dev/null" if plan.change.before is None else name, "/dev/null" if plan.change.after is None else name)
@@ -210,6 +221,14 @@ def diff_lines(plan: FilePlan) -> Iterator[str]:
         yield text if number < 2 else _short(text, _partner(lines, number))
         if not line.endswith("\n"):
             yield _NO_END
+
+
+def _own_file_lines(plan: FilePlan) -> Iterator[str]:
+    if plan.is_changed:
+        content = plan.change.after if plan.change.after is not None else plan.change.before
+        count = len(_lines(content))
+        sign = "-" if plan.change.after is None else "+"
+        yield f"{sign * 3} {plan.path} ({count:,} {'line' if count == 1 else 'lines'}, all ours)"
 
 
 def _partner(lines: list[str], number: int) -> str:

@@ -441,14 +441,15 @@ def _toml(value: Any) -> str:
 
 
 OWN_FILE_MARK = "compactor install"
-"""On the first line of a file that we wrote whole, in a comment."""
+"""In the first lines of a file that we wrote whole, in a comment."""
+_MARKED_LINES = 3
 
 
 class OwnFile(Struct, frozen=True):
     """A file that is wholly ours, such as an extension of an agent.
 
-    One whose first line has the `mark` is ours, and is written anew or removed; any other is never touched. `what` it
-    is, is said to the user.
+    One with the `mark` in its first lines is ours, and is written anew or removed; any other is never touched. `what`
+    it is, is said to the user. An empty text wants no file.
     """
 
     text: str
@@ -478,4 +479,4 @@ class OwnFile(Struct, frozen=True):
         return [self.what] if self._is_ours(text) else []
 
     def _is_ours(self, text: str) -> bool:
-        return self.mark in text.partition("\n")[0]
+        return any(self.mark in line for line in text.split("\n", _MARKED_LINES)[:_MARKED_LINES])

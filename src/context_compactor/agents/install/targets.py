@@ -124,18 +124,67 @@ def targets(agent: CodingAgent, scope: InstallScope, command: Command) -> list[S
     return _claude_code(scope, command) if agent is CLAUDE_CODE else _codex(scope, command)
 
 
+_MOD_FOLDER = f"skills/{SERVER}"
+"""Claude Code loads a plugin that lies there by itself."""
+_MOD_WRITTEN = "Written by `compactor install claude-code`, which also removes it."
+_MOD_HOOKS = {"description": _MOD_WRITTEN, "hooks": {}, "modules": ["./register.js"]}
+"""Versions that know no modules want `hooks`; those that stand in the settings are not repeated here."""
+
+
+def mod_files(command: Command) -> dict[str, str]:
+    """The plugin that compacts inside Claude Code, as files of its folder; it runs this command."""
+    plugin = Path(__file__).parents[2] / "plugin"
+    manifest = json.loads((plugin / ".claude-plugin/plugin.json").read_text(encoding="utf-8"))
+    described = {"name": manifest["name"], "description": f"{_MOD_WRITTEN} {manifest['description']}"}
+    run = (plugin / "hooks/command.js").read_text(encoding="utf-8")
+    if command != BY_NAME:
+        run = f"export const COMMAND = {json.dumps(command)}\n"
+    module = (plugin / "hooks/register.js").read_text(encoding="utf-8")
+    skills = {
+        f"skills/{path.parent.name}/SKILL.md": path.read_text(encoding="utf-8").replace(
+            "---\n", f"---\n# {_MOD_WRITTEN}\n", 1
+        )
+        for path in sorted((plugin / "skills").glob("*/SKILL.md"))
+    }
+    return {
+        ".claude-plugin/plugin.json": f"{json.dumps(described | manifest | described)}\n",
+        "hooks/hooks.json": f"{json.dumps(_MOD_HOOKS)}\n",
+        "hooks/register.js": f"// {_MOD_WRITTEN}\n{module}",
+        "hooks/command.js": f"// {_MOD_WRITTEN}\n{run}",
+        **skills,
+    }
+
+
+def mod_folder(scope: InstallScope) -> Path:
+    """Where the plugin lies that an install brings."""
+    return claude_settings(scope).parent / _MOD_FOLDER
+
+
+def _mod_targets(scope: InstallScope, command: Command, *, is_wanted: bool) -> list[SettingsTarget]:
+    return [
+        SettingsTarget(mod_folder(scope) / name, OwnFile(text if is_wanted else "", "plugin that compacts"))
+        for name, text in mod_files(command).items()
+    ]
+
+
 def _claude_code(scope: InstallScope, command: Command) -> list[SettingsTarget]:
     brought = has_plugin(scope)
+    mod = _mod_targets(scope, command, is_wanted=not brought)
     draws = scope.is_project and has_other_status_line(read_json_or_empty(scope.claude_folder / "settings.json"))
     settings = JsonSettings(
         hooks={} if brought else hook_groups(CLAUDE_CODE, command), status_line={} if draws else status_line(command)
     )
     server = JsonSettings(server={} if brought else mcp_server(CLAUDE_CODE, command))
     if scope.is_project:
-        return [SettingsTarget(claude_settings(scope), settings), SettingsTarget(scope.root / ".mcp.json", server)]
+        return [
+            SettingsTarget(claude_settings(scope), settings),
+            SettingsTarget(scope.root / ".mcp.json", server),
+            *mod,
+        ]
     return [
         SettingsTarget(claude_settings(scope), settings),
         SettingsTarget(_claude_state(scope), server, is_private=True),
+        *mod,
     ]
 
 

@@ -188,7 +188,7 @@ class CompactionFollower:
         text = _text_of(line)
         if line.get("type") != "assistant" and not is_typed(line):
             is_other_command = text.lstrip().startswith("<command-") and _COMPACT_COMMAND not in text
-            return is_other_command or bool(text and not _is_markup(text))
+            return is_other_command or bool(text and not is_markup(text))
         return True
 
     def is_digest(self, line: LogRow) -> bool:
@@ -197,7 +197,7 @@ class CompactionFollower:
         Where prompts are not marked as such, only the client's own summary tells that what follows it was typed.
         """
         text = _text_of(line)
-        is_told = bool(text.strip()) and not _is_markup(text) and not is_typed(line)
+        is_told = bool(text.strip()) and not is_markup(text) and not is_typed(line)
         return self.is_open and is_told and (self._marks_prompts or not self.has_summary)
 
     def is_repeated(self, line: LogRow) -> bool:
@@ -240,7 +240,7 @@ class CompactionFollower:
         self._replies.add(reply_id(line) or "")
 
 
-def _is_markup(text: str) -> bool:
+def is_markup(text: str) -> bool:
     """Whether a text is what a client writes about its own commands and events; it is known as such wherever it is."""
     is_command = text.lstrip().startswith((*_COMMAND_TAGS, _INTERRUPTED))
     return is_command or end_of_client_blocks(text) == len(text)

@@ -7,7 +7,7 @@ import { COMMAND } from './command.js'
 const COMPACT_MS = 20000
 const OTHER_MS = 10000
 const OPENING = '[Context record.'
-const UNDO = 'undo the last compaction'
+const UNDO = 'undo'
 // Shorter texts are left alone without asking: a result of a tool, and the report of a sub-agent in the background.
 const LONG_RESULT = 16000
 const LONG_REPORT = 2000
@@ -18,13 +18,13 @@ const STANDS_FOR = /stands for ([\d,]+) earlier messages \(([\d,]+) tokens/
 export function register(on) {
   on('session.compact', async ($, e, next) => {
     if (e.trigger === 'precompute') return { skip: 'Context Compactor writes the record when it is needed' }
-    const isUndo = e.instructions === UNDO || e.instructions === 'undo'
+    const isUndo = e.instructions?.trim().toLowerCase() === UNDO
     const answer = await ask($, isUndo ? 'undo' : 'compact', COMPACT_MS, {
       agent_id: e.agentId,
       trigger: e.trigger === 'auto' ? 'auto' : 'manual',
       custom_instructions: isUndo ? undefined : e.instructions,
     })
-    if (isUndo) return hasRows(answer) ? { messages: answer.rows } : { skip: answer?.pass ?? 'Nothing could be undone' }
+    if (isUndo) return hasRows(answer) ? { messages: answer.rows } : { skip: answer?.pass ?? 'compactor does not answer' }
     if (isText(answer?.instructions)) return next({ ...e, instructions: answer.instructions })
     if (!isText(answer?.record)) return next(e)
     return { messages: [{ role: 'user', text: answer.record, toolUses: [] }, ...openPrompts(e.messages)] }
@@ -51,9 +51,10 @@ export function register(on) {
     return isText(answer?.text) ? { text: answer.text } : next(e)
   })
 
-  on('command.run', { command: 'compactor:undo' }, async ($, e, next) => {
-    const { skip } = await $.session.compact({ instructions: UNDO })
-    return { text: skip ? `Not undone: ${skip}` : 'The last compaction is undone: the messages before it are back.' }
+  // What a plugin starts itself does not reach its own hooks, so the user has to send it.
+  on('command.run', { command: 'compactor:undo' }, async $ => {
+    const { isFilled } = await $.prompt.fill({ text: `/compact ${UNDO}` })
+    return { text: isFilled ? 'Press Enter to take the last compaction back.' : `Type: /compact ${UNDO}` }
   })
 }
 
