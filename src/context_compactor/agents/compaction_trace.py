@@ -31,7 +31,11 @@ def read_compaction_trace(path: str) -> CompactionTrace:
         payload = line.get("payload")
         if line.get("type") == "response_item" and isinstance(payload, dict):
             has_continued |= payload.get("role") == "assistant" or payload.get("type") in _CALLS
+        message = line.get("message")
         has_continued |= line.get("type") == "assistant"
+        has_continued |= (
+            line.get("type") == "message" and isinstance(message, dict) and message.get("role") == "assistant"
+        )
     return CompactionTrace()
 
 

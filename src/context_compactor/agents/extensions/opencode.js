@@ -35,7 +35,7 @@ export const Compactor = async ({ client, directory }) => {
     if (end === 0) return;
     const answer = await ask("compact", call(sessionID, all.slice(0, end), { trigger: isAuto ? "auto" : "manual" }));
     if (isText(answer.record)) {
-      records.set(sessionID, answer.record);
+      records.set(sessionID, [answer.record, ...openPrompts(head)].join("\n\n"));
       prompt.prompt = NOTHING_TO_DO;
       head.length = 0;
     } else if (isText(answer.instructions)) {
@@ -82,6 +82,12 @@ export const Compactor = async ({ client, directory }) => {
   };
   return Object.fromEntries(Object.entries(hooks).map(([name, hook]) => [name, unharmed(hook)]));
 };
+
+/** What the user said last and nobody has answered in these messages: that is not in the record. */
+function openPrompts(head) {
+  const open = head.slice(head.findLastIndex((message) => message.info.role === "assistant") + 1);
+  return open.flatMap(({ parts }) => parts.filter((part) => isText(part.text)).map((part) => `The user: ${part.text}`));
+}
 
 /** A hook whose errors do not reach OpenCode, which would give up the whole turn. */
 function unharmed(hook) {

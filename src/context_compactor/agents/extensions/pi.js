@@ -26,9 +26,10 @@ export default function (pi) {
     const answer = await ask("compact", call(event, ctx), event.signal);
     const { tokensBefore } = event.preparation;
     if (isText(answer.record)) {
-      // Everything is in the record, so that nothing is kept beside it: pi begins with the entry of the compaction.
+      // Everything else is in the record. Where nothing is kept, pi begins with the entry of the compaction itself.
+      const firstKeptEntryId = openPrompt(event.branchEntries);
       const details = { compactor: "record", tokensAfter: answer.tokens_after };
-      return { compaction: { summary: answer.record, firstKeptEntryId: undefined, tokensBefore, details } };
+      return { compaction: { summary: answer.record, firstKeptEntryId, tokensBefore, details } };
     }
     if (isText(answer.instructions)) return await steered(answer.instructions, event, ctx);
   });
@@ -54,6 +55,24 @@ function call(event, ctx) {
     trigger: event.reason === "manual" ? "manual" : "auto",
     custom_instructions: event.customInstructions,
   };
+}
+
+/** The first of the prompts that nobody has answered yet, which are not in the record; nothing when there are none. */
+function openPrompt(entries) {
+  const omitted = new Set(entries.filter((entry) => entry.replacement === null).map((entry) => entry.targetId));
+  let first;
+  for (const { type, id, message } of entries.toReversed()) {
+    if (type === "compaction") break;
+    if (type !== "message" || message.role === "system" || omitted.has(id) || isEmpty(message)) continue;
+    if (message.role !== "user") break;
+    first = id;
+  }
+  return first;
+}
+
+/** An answer that failed or was stopped before it said anything. */
+function isEmpty({ role, content }) {
+  return role === "assistant" && !content.some((block) => block.type !== "text" || isText(block.text));
 }
 
 /** A summary by pi's own model of what pi would summarise, but asked for in our words. */

@@ -114,7 +114,11 @@ def _reply_blocks(message: LogMessage) -> Iterator[Block]:
             yield {"type": "thinking", "thinking": str(part["text"])}
         elif part.get("type") == "tool":
             given = _state(part).get("input")
-            call = {"id": part.get("callID"), "name": part.get("tool"), "input": given if isinstance(given, dict) else {}}
+            call = {
+                "id": part.get("callID"),
+                "name": part.get("tool"),
+                "input": given if isinstance(given, dict) else {},
+            }
             yield {"type": "tool_use", **call}
 
 
