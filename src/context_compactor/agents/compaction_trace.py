@@ -33,9 +33,8 @@ def read_compaction_trace(path: str) -> CompactionTrace:
             has_continued |= payload.get("role") == "assistant" or payload.get("type") in _CALLS
         message = line.get("message")
         has_continued |= line.get("type") == "assistant"
-        has_continued |= (
-            line.get("type") == "message" and isinstance(message, dict) and message.get("role") == "assistant"
-        )
+        if line.get("type") == "message" and isinstance(message, dict):  # pi
+            has_continued |= message.get("role") == "assistant"
     return CompactionTrace()
 
 

@@ -15,7 +15,8 @@ export default function (pi) {
     command: COMMAND[0],
     args: [...COMMAND.slice(1), "mcp"],
     env: { PATH: searchPath() },
-    exposure: "direct",
+    exposure: "hidden", // each tool stands in every request, so only those that a record names
+    toolExposure: { recall: "direct", search_archive: "direct" },
     description: "Recalls what was compacted away in this conversation",
   });
 

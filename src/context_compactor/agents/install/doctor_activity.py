@@ -192,9 +192,8 @@ def answers(ctx: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
     mode = ctx.settings.agent_compaction
     yield ok(f'{agent.title}: agent_compaction is "{mode}": {_MODES[mode]}')
     keys = {row.key for row in ctx.rows if row.agent == agent.name}
-    lines = [
-        line for line in read_hook_log(str(ctx.root)) if line.get("event") == "compact" and line.get("key") in keys
-    ]
+    asked = [line for line in read_hook_log(str(ctx.root)) if line.get("event") == "compact"]
+    lines = [line for line in asked if line.get("key") in keys]
     if not lines:
         yield ok(f"{agent.title} has not asked for a compaction in {ctx.root} yet")
         return

@@ -141,10 +141,8 @@ class RegisteredHook(Struct, frozen=True):
 
 def sources(ctx: DoctorContext, agent: CodingAgent) -> list[SettingsSource]:
     """The files of an agent that are there, each once."""
-    if agent.extension:
-        found = _extensions(ctx, agent)
-    else:
-        found = _claude_code(ctx) if agent is CLAUDE_CODE else _codex(ctx)
+    settings = _claude_code(ctx) if agent is CLAUDE_CODE else _codex(ctx)
+    found = _extensions(ctx, agent) if agent.extension else settings
     return list({os.path.realpath(each.path): each for each in reversed(list(found))}.values())[::-1]
 
 

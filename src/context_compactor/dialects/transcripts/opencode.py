@@ -31,13 +31,13 @@ def _is_message(value: object) -> bool:
 def read(value: dict[str, Any]) -> Transcript:
     """The conversation, up to an answer that is still being written."""
     messages: list[LogMessage] = value["messages"]
-    header = value.get("info") if isinstance(value.get("info"), dict) else {}
+    header = _table(value, "info")
     steps = TranscriptBuilder()
     boundaries = _boundaries(messages)
     model = ""
     for message in messages:
         info = message["info"]
-        time = info.get("time") if isinstance(info.get("time"), dict) else {}
+        time = _table(info, "time")
         steps.at = utc_time(time.get("created"))
         if info.get("id") in boundaries:
             steps.add_boundary(boundaries[info["id"]])
@@ -66,7 +66,7 @@ def read(value: dict[str, Any]) -> Transcript:
 
 
 def _boundaries(messages: list[LogMessage]) -> dict[str, CompactionBoundary]:
-    """The compactions, by the message that the model sees next to the summary: the newest turns are kept as they are."""
+    """The compactions, by the message that follows the summary: the newest turns before it are kept as they are."""
     summaries = {
         message["info"].get("parentID"): _text(message)
         for message in messages
@@ -113,17 +113,12 @@ def _reply_blocks(message: LogMessage) -> Iterator[Block]:
         elif part.get("type") == "reasoning" and part.get("text"):
             yield {"type": "thinking", "thinking": str(part["text"])}
         elif part.get("type") == "tool":
-            given = _state(part).get("input")
-            call = {
-                "id": part.get("callID"),
-                "name": part.get("tool"),
-                "input": given if isinstance(given, dict) else {},
-            }
-            yield {"type": "tool_use", **call}
+            given = _table(_table(part, "state"), "input")
+            yield {"type": "tool_use", "id": part.get("callID"), "name": part.get("tool"), "input": given}
 
 
 def _result(part: Block) -> Block | None:
-    state = _state(part)
+    state = _table(part, "state")
     result = {"type": "tool_result", "tool_use_id": part.get("callID")}
     match part.get("type"), state.get("status"):
         case "tool", "completed":
@@ -133,13 +128,13 @@ def _result(part: Block) -> Block | None:
     return None
 
 
-def _state(part: Block) -> dict[str, Any]:
-    state = part.get("state")
-    return state if isinstance(state, dict) else {}
+def _table(values: dict[str, Any], name: str) -> dict[str, Any]:
+    found = values.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 def _usage(tokens: object) -> ReportedUsage | None:
     if not isinstance(tokens, dict):
         return None
-    cache = tokens.get("cache") if isinstance(tokens.get("cache"), dict) else {}
+    cache = _table(tokens, "cache")
     return read_usage({**tokens, "cacheRead": cache.get("read"), "cacheWrite": cache.get("write")})
