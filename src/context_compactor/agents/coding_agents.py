@@ -23,8 +23,8 @@ class HookEvent(Struct, frozen=True):
 class CodingAgent(Struct, frozen=True, kw_only=True):
     """A coding agent. `name` is what users type, `title` what its makers call it.
 
-    `most_said` is how many bytes of a hook's text its model gets; `replacing` names the field by which a hook puts
-    another text in the place of a tool's output; `assumed_window` is its model's window until that is known.
+    `max_hook_bytes` is how many bytes of a hook's text its model gets; `replacement_field` names the field by which a
+    hook puts another text in the place of a tool's output; `assumed_window` is its model's window until that is known.
     """
 
     name: str
@@ -46,6 +46,8 @@ class CodingAgent(Struct, frozen=True, kw_only=True):
     """Whether its user has to look at new hooks before they run."""
     tool_hint: str = ""
     """How its model calls our tools, where that is not plain."""
+    max_request_chars: int = 0
+    """How much of what a hook prints before a compaction becomes part of the agent's request for a summary."""
 
 
 CLAUDE_CODE = CodingAgent(
@@ -69,6 +71,7 @@ CLAUDE_CODE = CodingAgent(
     passes_summary=True,
     has_status_line=True,
     needs_trust=False,
+    max_request_chars=10_000,
 )
 CODEX = CodingAgent(
     name="codex",

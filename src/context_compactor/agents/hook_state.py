@@ -36,6 +36,7 @@ _COLUMNS = {
     "summary": "TEXT NOT NULL DEFAULT ''",
     "size": "INTEGER NOT NULL DEFAULT 0",
     "processes": "TEXT NOT NULL DEFAULT ''",
+    "compaction": "TEXT NOT NULL DEFAULT ''",
     "events": "TEXT NOT NULL DEFAULT '{}'",
     "updated_at": "REAL NOT NULL DEFAULT 0",
 }
@@ -48,7 +49,8 @@ class AgentSessionRow:
     `wake_tokens` in its window, or with an output above `wake_bytes` there is something to do, under the settings whose
     fingerprint is `settings`. `owed` marks a text that the model is to get and has not been seen to have got.
     `expected` is when the agent said that it was about to compact, and `summary` what it then wrote. `size` is how long
-    the log was when it was last followed, `processes` who the agent is, and `events` how often which hook came.
+    the log was when it was last followed, `processes` who the agent is, `compaction` who compacts there (as in the
+    setting `agent_compaction`), and `events` how often which hook came.
     """
 
     __slots__ = tuple(_COLUMNS)
@@ -68,6 +70,7 @@ class AgentSessionRow:
     summary: str
     size: int
     processes: str
+    compaction: str
     events: str
     updated_at: float
 
@@ -75,6 +78,11 @@ class AgentSessionRow:
         for (name, kind), value in zip(_COLUMNS.items(), values, strict=True):
             wanted = str if kind.startswith("TEXT") else int if kind.startswith("INTEGER") else float
             setattr(self, name, value if isinstance(value, wanted) else wanted())  # what does not fit was never ours
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether something of ours inside the agent has asked for a record: then it can take the summary's place."""
+        return '"compact"' in self.events
 
 
 class HookState:

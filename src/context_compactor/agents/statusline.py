@@ -8,6 +8,7 @@ import os
 import sys
 import time
 
+from context_compactor.agents.hook_state import open_hook_state
 from context_compactor.agents.paths import HOME, project_root
 from context_compactor.agents.transcript_tail import json_object, last_bytes, reply_tokens, token_count
 
@@ -218,6 +219,8 @@ def _reply_total(line: dict[str, Any]) -> int:
 
 _LONGEST_INPUT = 4_000_000
 _BAR = 10
+# A line that is late is of no use.
+_WAIT_SECONDS = 0.2
 _INDENT = 4  # Claude Code leaves two columns free on each side
 _MOST_TURNS = 999
 _GLYPHS = "▓░·→"
@@ -239,6 +242,7 @@ class Status:
         self.used = ""
         self.forecast = ""
         self.compacted: tuple[str, ...] = ()
+        self.way = ""
 
 
 def main() -> int:
@@ -270,14 +274,26 @@ def session_status(call: dict[str, Any], env: Mapping[str, str], now: float) -> 
         tokens = tail.totals[0]
     if not tokens:
         return _waiting_status(tail, now)
-    limits = read_limits(project_root(_text(workspace, "project_dir") or _text(call, "cwd"), env), env)
+    root = project_root(_text(workspace, "project_dir") or _text(call, "cwd"), env)
+    limits = read_limits(root, env)
     reported = token_count(reported_window.get("context_window_size"))
     model = _part(call, "model").get("id")
     window = usable_window(limits, reported, model, tokens, env)
     status = _window_status(tokens, window, limits, tail, now)
     if limits.levels and tokens >= _WORTH_IT * limits.budget(window):
         status.forecast = _free_compaction(model, limits, tail, now) or status.forecast
+    status.way = _who_compacts(root, _text(call, "session_id"))
     return status
+
+
+def _who_compacts(root: str, session_id: str) -> str:
+    """A word for who writes what the agent goes on with, where that is not the agent alone."""
+    state = open_hook_state(os.path.join(root, HOME), wait=_WAIT_SECONDS) if session_id else None
+    if state is None:
+        return ""
+    row = state.find(session_id)
+    state.close()
+    return row.compaction if row is not None and row.compaction != "beside" else ""
 
 
 def _free_compaction(model: object, limits: WindowLimits, tail: TranscriptTail, now: float) -> str:
@@ -390,6 +406,7 @@ def _line_variants(status: Status, bar: str) -> Iterator[tuple[str, ...]]:
     """The line, then without what matters least, and so on."""
     head = f"{bar} {status.head}"
     rest = [(status.used, status.forecast, each) for each in status.compacted]
+    rest = [(*parts, status.way) for parts in rest[:1] or [(status.used, status.forecast)] if status.way] + rest
     for parts in (*rest, (status.used, status.forecast), (status.forecast,)):
         yield (head, *filter(None, parts))
     yield (head,)

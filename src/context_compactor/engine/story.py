@@ -49,7 +49,8 @@ _SHORT_REPLY = 8
 _BARE_REPLY = 4
 _FEW_WORDS = 3
 _STUB = 60
-_ABOVE = "(quoted above)"
+QUOTED_ABOVE = "(quoted above)"
+"""Stands for words of the user that are told elsewhere."""
 # Instructions that a client adds in the user's name, by how they begin, and what they are called.
 _INSTRUCTIONS = {
     "# AGENTS.md instructions": "AGENTS.md",
@@ -412,7 +413,9 @@ class Story:
             elif is_chosen:
                 if asked is not None and asked.turn != unit.turn:
                     is_above = asked.place in self._repeated
-                    stub = StoryUnit(asked.turn, "user", _ABOVE if is_above else cut_words(asked.text, _STUB), 0.0)
+                    stub = StoryUnit(
+                        asked.turn, "user", QUOTED_ABOVE if is_above else cut_words(asked.text, _STUB), 0.0
+                    )
                     stub.place = asked.place
                     yield stub
                 asked = None

@@ -322,7 +322,7 @@ class _HandoffText:
     # What happened
 
     def _story(self, candidates: Sequence[StoryUnit], material: HandoffMaterial) -> Story:
-        units = [unit for unit in candidates if _tells(unit)]
+        units = [unit for unit in candidates if tells(unit)]
         decided = {_bare(line.text) for line in self._of(FINDINGS)}
         last = {self._exchange(unit.turn): unit.turn for unit in units if unit.voice == "agent"}
         for unit in units:
@@ -370,7 +370,7 @@ class _HandoffText:
             what = _changes(line)
             groups.setdefault(line.status, []).append(f"{path} ({what})" if what in described else path)
         outside = (line.text for line in current if line.status == "outside" and "git commit" not in line.text)
-        by_status = [(status.capitalize(), _by_folder(paths)) for status, paths in groups.items()]
+        by_status = [(status.capitalize(), by_folder(paths)) for status, paths in groups.items()]
         return [*by_status, ("Done outside", "; ".join(self._fitting(outside, _OUTSIDE_SHARE)))]
 
     def _failures(self, is_meant: Callable[[str], bool]) -> Iterator[str]:
@@ -418,7 +418,7 @@ def _bare(text: str) -> str:
     return _SOURCE.sub(lambda found: f" (×{found[1]})" if found[1] else "", text)
 
 
-def _tells(unit: StoryUnit) -> bool:
+def tells(unit: StoryUnit) -> bool:
     """Whether somebody who takes over needs this: conclusions, outcomes and commits, not the steps to them."""
     if unit.voice == "run":
         return unit.weight >= CHECK
@@ -442,7 +442,7 @@ def _changes(line: LedgerLine) -> str:
     return ", ".join("".join(each) for each in _CHANGE.findall(how)[:_MOST_CHANGES])
 
 
-def _by_folder(paths: Iterable[str]) -> str:
+def by_folder(paths: Iterable[str]) -> str:
     """Files, those of one folder behind its name."""
     folders: dict[str, list[str]] = {}
     for path in dict.fromkeys(paths):

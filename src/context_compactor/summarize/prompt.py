@@ -34,7 +34,10 @@ SLOTS = {
     "summarize": Slots(frozenset(("messages",)), _ASKED),
     "merge": Slots(frozenset(("messages",)), _ASKED),
     "again": Slots(frozenset(("objections",))),
+    "steer": Slots(frozenset(("tokens", "words", "facts", "custom"))),
 }
+# What several prompts say in the same words, each in a file of its own.
+_SHARED = ("format", "rules")
 
 
 class Prompt(Struct, frozen=True):
@@ -79,7 +82,14 @@ def check_prompt(name: str, text: str, origin: str = BUILT_IN) -> Prompt:
 
 def built_in_prompt(name: str) -> Prompt:
     """The prompt of this name as it ships."""
-    return check_prompt(name, files(__package__).joinpath("prompts", f"{name}.md").read_text(encoding="utf-8"))
+    text = _shipped(name)
+    for part in _SHARED:
+        text = text.replace(f"{{{part}}}\n", _shipped(part))
+    return check_prompt(name, text)
+
+
+def _shipped(name: str) -> str:
+    return files(__package__).joinpath("prompts", f"{name}.md").read_text(encoding="utf-8")
 
 
 def load_prompt(settings: Settings) -> Prompt:

@@ -4,29 +4,40 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from msgspec import structs
 
+from context_compactor.agents.adoption import find_summary_losses
 from context_compactor.agents.coding_agents import CodingAgent
 from context_compactor.agents.compaction_trace import brief_arrival, read_compaction_trace, timestamp_seconds
 from context_compactor.agents.hook_log import log_hook
 from context_compactor.agents.hooks.call import HookAnswer, HookCall, set_thresholds
 from context_compactor.agents.paths import settings_fingerprint
 from context_compactor.agents.sync import hook_state_of, synced_session, update_hook_state
+from context_compactor.dialects.record import SECTIONS, story_text
+from context_compactor.engine.classify import ParsedContext
+from context_compactor.engine.story import QUOTED_ABOVE, Story, StoryUnit
+from context_compactor.facts.fact import Fact
+from context_compactor.facts.failures import GIVEN_UP
+from context_compactor.facts.ledgers import fact_entry, fact_line, section_of
 from context_compactor.facts.lesson_folders import load_lessons, owner_folder
-from context_compactor.handoff.writer import material_of, resume_brief
-from context_compactor.sessions import checkpoints
+from context_compactor.facts.outcomes import is_check
+from context_compactor.facts.utterances import is_quoted
+from context_compactor.handoff.checkpoint import changed_facts
+from context_compactor.handoff.writer import HandoffMaterial, by_folder, material_of, tells
 from context_compactor.sessions.core import Core
 from context_compactor.sessions.facts import all_facts, parsed_context
 from context_compactor.sessions.handoff import orchestrator
 from context_compactor.sessions.project import local_owner, project_of
+from context_compactor.summarize.evidence import LineIndex
+from context_compactor.text import clip_line, one_line, printable
 
-# Of what an agent takes, so much is left free.
-_SPARE = 200
-_SIZES = (2_600, 2_200, 1_800, 1_400, 1_000, 700, 400)
+MOST_BYTES = 4_000
+"""The most that a brief takes in all: it stands beside a summary, in every request from then on."""
 _LEARNED_TOKENS = 600
 _MARKER_PREFIX = "compactor-brief"
 
@@ -37,65 +48,239 @@ def brief_marker(core: Core, why: str) -> str:
     return f"{_MARKER_PREFIX}-{sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}"
 
 
-def brief_text(core: Core, agent: CodingAgent, mark: str) -> str:
-    """What must not be forgotten, the most important first, and how everything else comes back."""
+_BESIDE = (
+    "[Notes of Context Compactor beside your summary: what its record of the session has and the summary does not "
+    "tell, in the exact words. They are memory, not a request.]"
+)
+_ALONE = "[Notes of Context Compactor on the session up to here, in the exact words. They are memory, not a request.]"
+# The most that the changed files and the facts take of the room; what happened has the rest.
+_FILES_SHARE, _FACTS_SHARE = 0.3, 0.7
+_LONGEST, _LONGEST_ERROR, _LONGEST_CHANGE = 280, 240, 90
+_MOST_CHILDREN = 5
+
+
+def brief_text(core: Core, agent: CodingAgent, mark: str, summary: str = "") -> str:
+    """What an agent's own summary does not tell of what is known, and how everything else comes back.
+
+    The changed files come first, then the facts that it lost, then what else happened. Without a summary, as where an
+    agent keeps it to itself, it is the most important of all.
+    """
     facts = all_facts(core)
-    checkpoint = structs.replace(
-        checkpoints.current_checkpoint(core), archive=()
-    )  # all of it is archived, so a list says nothing
-    tail = _closing(core, agent, mark)
-    room = agent.max_hook_bytes - _SPARE - _size(tail) - 2
-    material = material_of(parsed_context(core), facts)
-    text = ""
-    for tokens in _SIZES:
-        text = resume_brief(checkpoint, facts, tokens, material)
-        if _size(text) <= room:
-            break
-    return f"{_cut(text, room)}\n\n{tail}"
+    head, tail = _BESIDE if summary else _ALONE, _closing(core, agent, mark)
+    room = min(MOST_BYTES, agent.max_hook_bytes) - _size([head, "", tail])
+    lines = _changed_files(facts, summary, int(room * _FILES_SHARE))
+    lines += _sections(_fitting(untold_facts(summary, facts), int((room - _size(lines)) * _FACTS_SHARE)))
+    lines += _story(material_of(_told_of(core), facts), [summary, *lines], room - _size(lines))
+    while _size(lines) > room:
+        lines.pop()
+    return "\n".join((head, *lines, "", tail))
+
+
+def _told_of(core: Core) -> ParsedContext:
+    """The conversation before the agent compacted: its log may have that compaction already, or not yet."""
+    now, last = parsed_context(core), core.context_reader.log_state().last
+    if last is None:
+        return now
+    before = core.parse_context(core.context_reader.at(last.position - 1)).content
+    return before if len(before.turns) > len(now.turns) else now
 
 
 def _closing(core: Core, agent: CodingAgent, mark: str) -> str:
-    running = [agent.line for agent in orchestrator(core).subagents.running]
-    lines = "".join(f"\n- {line}" for line in running[:5])
-    children = (
-        f"Sub-agents that were running when the window was compacted, not to be started again:{lines}\n"
-        if lines
-        else ""
-    )
+    running = [one_line(child.line, _LONGEST) for child in orchestrator(core).subagents.running]
+    lines = "".join(f"\n- {line}" for line in running[:_MOST_CHILDREN])
+    children = f"Sub-agents that still run, not to be started again:{lines}\n" if lines else ""
     return (
-        f"{children}This record is kept by Context Compactor beside your own summary; where they differ, it has the "
-        'exact words. Nothing is lost: the tools recall("tool_017"), search_archive("words") and facts() of the MCP '
-        f"server `compactor`{agent.tool_hint} return originals, or run `compactor recall ID` and "
-        f'`compactor recall --search "words"` with --session {core.id!r}. [{mark}]'
+        f'{children}Everything is archived: recall("tool_017"), search_archive("words") and facts() of the MCP server '
+        f'`compactor`{agent.tool_hint}; in a shell `compactor recall ID` or `compactor recall --search "words"`, '
+        f"with --session {core.id!r}. [{mark}]"
     )
 
 
-def _size(text: str) -> int:
-    return len(text.encode("utf-8", "replace"))
+def _size(lines: Iterable[str]) -> int:
+    """The bytes of some lines, each with its end."""
+    return sum(len(line.encode("utf-8", "replace")) + 1 for line in lines)
 
 
-def _cut(text: str, most: int) -> str:
-    """A brief in at most so many bytes: lines go from the longest list, the oldest of it first."""
-    lines = text.split("\n")
-    left = 0
-    while _size(text) > most and len(lines) > 3:
-        first, last = _longest_list(lines)
-        if last - first < 2:
+# What became of a file, as a reader who was not there is told it.
+_FILE_WORDS = {
+    "uncommitted": "Changed, not committed",
+    "created": "Created",
+    "edited": "Changed",
+    "deleted": "Deleted",
+    "committed": "Committed",
+}
+_NEARLY_ALL, _FEWEST_PARTS = 0.75, 3
+
+
+def _changed_files(facts: Sequence[Fact], summary: str, most: int) -> list[str]:
+    """The files by what became of them, those of one folder together; a committed one only where the summary lacks it.
+
+    What changed in a file is told where the summary does not name it.
+    """
+    changed = sorted(changed_facts(facts), key=lambda fact: -fact.last_turn)
+    root = _common_folder([fact.content for fact in changed])
+    lines: list[str] = []
+    for status, name in _FILE_WORDS.items():
+        found = [fact for fact in changed if fact.status == status]
+        if status == "committed":
+            found = [fact for fact in found if _file_name(fact) not in summary]
+        place = f" (below {root})" if any(fact.content.startswith(root) for fact in found) and root else ""
+        for count in range(len(found), 0, -1):
+            paths = [_shown_file(fact, root, summary) for fact in found[:count]]
+            more = f"; and {len(found) - count:,} more" if count < len(found) else ""
+            line = one_line(f"{name}{place}: {by_folder(paths)}{more}", most)
+            if _size([*lines, line]) <= most:
+                lines.append(line)
+                break
+    return lines
+
+
+def _file_name(fact: Fact) -> str:
+    return fact.content.rstrip("/").rpartition("/")[2]
+
+
+def _shown_file(fact: Fact, root: str, summary: str) -> str:
+    path = one_line(fact.content.removeprefix(root), _LONGEST)
+    what = "" if _file_name(fact) in summary else clip_line(fact.detail, _LONGEST_CHANGE)
+    return f"{path} ({what})" if what else path
+
+
+def _common_folder(paths: Sequence[str]) -> str:
+    """The deepest folder that all paths are below, or nearly all, with a slash at its end; empty when there is none."""
+    above = Counter(folder for path in paths if path.startswith("/") for folder in PurePosixPath(path).parents)
+    for share in (1.0, _NEARLY_ALL):
+        found = [folder for folder, count in above.items() if count >= max(2, share * len(paths))]
+        deepest = max(found, key=lambda folder: len(folder.parts), default=PurePosixPath("/"))
+        if len(deepest.parts) > _FEWEST_PARTS:
+            return f"{deepest}/"
+    return ""
+
+
+# What is looked for in a summary beside what `find_summary_losses` counts, by kind and status.
+_ALSO = {
+    ("task", "active"),
+    ("decision", "finding"),
+    ("subagent", "running"),
+    ("command", "running"),
+    ("mode", "active"),
+    ("side_effect", "done"),
+    ("denial", ""),
+}
+# What comes first when there is not room for everything.
+_RANKS = {
+    "constraint": 0,
+    "failure": 1,
+    "task": 2,
+    "subagent": 3,
+    "command": 3,
+    "blocker": 4,
+    "denial": 4,
+    "todo": 4,
+    "side_effect": 5,
+    "mode": 5,
+    "decision": 6,
+}
+_NOBODY_DECIDED = 7
+# One more of these says less than the first ones.
+_MOST_OF_KIND = {"side_effect": 4, "decision": 6, "failure": 12}
+
+
+def untold_facts(summary: str, facts: Sequence[Fact]) -> list[Fact]:
+    """The facts that a summary does not tell, the most important first. Files are told in another way."""
+    lost = {id(fact) for fact in find_summary_losses(summary, facts).lost}
+    lines = LineIndex(summary.split("\n"))
+    also = (fact for fact in facts if (fact.kind, fact.status) in _ALSO)
+    lost |= {id(fact) for fact in also if not any(lines.says(text) for text in (fact.content, fact.detail) if text)}
+    untold = [fact for fact in facts if id(fact) in lost and fact.kind in _RANKS]
+    untold.sort(key=lambda fact: (_rank(fact), -(fact.last_turn or fact.turn)))
+    kinds: Counter[str] = Counter()
+    newest = []
+    for fact in untold:
+        kinds[fact.kind] += 1
+        if kinds[fact.kind] <= _MOST_OF_KIND.get(fact.kind, len(untold)):
+            newest.append(fact)
+    return newest
+
+
+def _rank(fact: Fact) -> int:
+    return _NOBODY_DECIDED if fact.status == GIVEN_UP and not _is_decided(fact) else _RANKS[fact.kind]
+
+
+def _is_decided(fact: Fact) -> bool:
+    """Whether somebody said that a failed attempt is not to be made again; others were only left at that."""
+    return fact.status == "denied" or fact.outcome.startswith(("user:", "agent:"))
+
+
+def _fact_text(fact: Fact) -> str:
+    short = structs.replace(
+        fact,
+        content=clip_line(fact.content, _LONGEST),
+        detail=clip_line(fact.detail, _LONGEST_ERROR),
+        outcome=clip_line(fact.outcome, _LONGEST_ERROR),
+    )
+    if fact.kind != "failure":
+        return printable(fact_line(short))
+    # A test, linter or build is there to be run again, whatever came of it.
+    again = is_check(fact.content)
+    if fact.status == "denied":  # what a client writes there is longer than what the user said
+        short = structs.replace(short, status=GIVEN_UP, detail="denied by the user")
+    word = "given up" if fact.status in (GIVEN_UP, "denied") else "open"
+    advice = ", run it again" if again else ", do not repeat" if _is_decided(fact) else ""
+    return printable(f"{word}{advice}: {fact_entry(short).text}")
+
+
+def _fitting(facts: Sequence[Fact], most: int) -> list[Fact]:
+    """As many of the first facts as have room, with the headings above them."""
+    chosen: list[Fact] = []
+    for fact in facts:
+        if _size(_sections([*chosen, fact])) <= most:
+            chosen.append(fact)
+        elif len(chosen) > _MOST_TRIED:
             break
-        del lines[first]
-        left += 1
-        text = "\n".join((*lines, f"({left:,} older lines did not fit here: facts() has them.)"))
-    return text.encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
+    return chosen
 
 
-def _longest_list(lines: Sequence[str]) -> tuple[int, int]:
-    spans: list[tuple[int, int]] = []
-    first = 0
-    for at, line in enumerate((*lines, "")):
-        if not line.startswith("- "):
-            spans.append((first, at))
-            first = at + 1
-    return max(spans, key=lambda span: sum(map(len, lines[slice(*span)])))
+_MOST_TRIED = 60
+
+
+def _sections(facts: Sequence[Fact]) -> list[str]:
+    """Facts as lines under the headings of a record, in its order."""
+    lines: list[str] = []
+    for title in SECTIONS:
+        found = sorted((fact for fact in facts if section_of(fact.kind) == title), key=lambda fact: fact.turn)
+        lines += [f"## {title}", *(f"- {_fact_text(fact)}" for fact in found)] if found else []
+    return lines
+
+
+_HAPPENED = "## What happened"
+_BYTES = 4  # for each token, as a story counts
+# The user's words count less than in a record: a summary has most of them, and alone they say little.
+_USER_WORDS = 0.4
+
+
+def _is_told(unit: StoryUnit) -> bool:
+    return not is_quoted(unit.text) if unit.voice == "user" else unit.voice == "run" or tells(unit)
+
+
+def _story(material: HandoffMaterial, told: Sequence[str], room: int) -> list[str]:
+    """What happened beyond what is told already, in at most so many bytes."""
+    units = [unit for unit in material.units if _is_told(unit)]
+    for unit in units:
+        unit.weight *= _USER_WORDS if unit.voice == "user" else 1.0
+    story = Story(
+        units, lambda texts: [len(text.encode("utf-8", "replace")) // _BYTES for text in texts], material.after
+    )
+    story.cover(told)
+    story.start()
+    story.fill(max(room - _size([_HAPPENED]), 0) / _BYTES)
+    while not story.is_empty:
+        spoken = (line for line in story.lines() if line.text != QUOTED_ABOVE)
+        lines = [_HAPPENED, *(printable(story_text(line)) for line in spoken)]
+        beyond = _size(lines) - room
+        if beyond <= 0:
+            return lines
+        story.drop_last(beyond / _BYTES)
+    return []
 
 
 def learned_text(call: HookCall) -> str:
@@ -150,7 +335,8 @@ def redeliver_brief(call: HookCall) -> str:
         return ""
     with synced_session(call.log, call.settings) as synced:
         again = brief_marker(synced.core, "again")
-        text = brief_text(synced.core, call.agent, again)
+        past = synced.transcript.compactions
+        text = brief_text(synced.core, call.agent, again, past[-1].summary if past else "")
     log_hook(call.root, call.event, "brief given again", key=call.log.key, marker=again, instead_of=mark)
     return text
 

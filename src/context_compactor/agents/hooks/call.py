@@ -13,7 +13,8 @@ from msgspec import Struct
 from context_compactor.agents.coding_agents import CLAUDE_CODE, CODEX, CodingAgent, find_agent
 from context_compactor.agents.hook_state import AgentSessionRow
 from context_compactor.agents.paths import prepare_home, session_key, settings_fingerprint, subagent_log
-from context_compactor.agents.sync import AgentLog, update_hook_state
+from context_compactor.agents.steering import effective_compaction
+from context_compactor.agents.sync import AgentLog, hook_state_of, update_hook_state
 from context_compactor.files import write_atomically
 from context_compactor.settings import Settings
 from context_compactor.text import printable
@@ -116,8 +117,16 @@ def set_thresholds(call: HookCall, **more: object) -> AgentSessionRow:
         "wake_calls": next_suggestion(call, call.row),
         "wake_tokens": int(settings.suggest_share * agent_window(call)),
         "wake_bytes": _LEAST_CHARS * settings.max_output_tokens if settings.replace_outputs else _NEVER,
+        "compaction": _who_compacts(call),
     }
     return update_hook_state(call.log, **values | more)
+
+
+def _who_compacts(call: HookCall) -> str:
+    """Who compacts in this session, as far as earlier ones of the project show it."""
+    with hook_state_of(call.root) as state:
+        replaces = any(row.has_asked for row in state.rows() if row.agent == call.agent.name)
+    return effective_compaction(call.agent, call.settings, replaces=replaces).way
 
 
 def next_suggestion(call: HookCall, row: AgentSessionRow | None) -> int:

@@ -12,6 +12,7 @@ from context_compactor.agents.adoption import note_offer, withdraw_offer
 from context_compactor.agents.coding_agents import CodingAgent
 from context_compactor.agents.hook_log import log_hook
 from context_compactor.agents.hooks.call import HookAnswer, HookCall
+from context_compactor.agents.steering import steering_instructions, steering_request
 from context_compactor.agents.sync import synced_session
 from context_compactor.agents.transcript_tail import last_window_tokens
 from context_compactor.dialects.messages import Message
@@ -43,8 +44,10 @@ _GO_ON = (
 def compact(call: HookCall) -> HookAnswer:
     """Our record of everything up to here, or the reason why the agent shall compact by itself."""
     began = time.perf_counter()
-    if call.settings.agent_compaction != "ours":
-        return _pass(call, f'agent_compaction is "{call.settings.agent_compaction}"')
+    if call.settings.agent_compaction == "beside":
+        return _pass(call, 'agent_compaction is "beside"')
+    if call.settings.agent_compaction == "steered":
+        return _steered(call)
     if not call.has_log:
         return _pass(call, f"there is no log at {call.log.path or 'the path that was given'}")
     with synced_session(call.log, call.settings) as synced:
@@ -73,6 +76,18 @@ def compact(call: HookCall) -> HookAnswer:
         "tokens_before": last_window_tokens(call.log.path, with_children=bool(call.agent_id)) or report.tokens_before,
         "tokens_after": report.tokens_after,
     }
+
+
+def _steered(call: HookCall) -> HookAnswer:
+    """The request by which the agent's own model writes in our format."""
+    tokens, custom = call.settings.agent_record_tokens, call.text("custom_instructions")
+    if call.has_log:
+        with synced_session(call.log, call.settings) as synced:
+            text = steering_instructions(synced.core, tokens, custom=custom)
+    else:
+        text = steering_request((), tokens, custom=custom)
+    log_hook(call.root, call.event, "request given", key=call.log.key, characters=len(text))
+    return {"instructions": text}
 
 
 def _request(call: HookCall, core: Core) -> CompactionRequest:

@@ -33,6 +33,8 @@ EVENTS = (
     "undo",
     "plan",
 )
+PLAIN = "plain"
+"""The key of an answer that is printed as it is, not as JSON."""
 _EVENT_SPELLINGS = {event.replace("-", ""): event for event in EVENTS}
 _LONGEST_INPUT = 256_000_000
 # What a sub-agent answers is shortened earlier than any other output.
@@ -50,7 +52,7 @@ def main(arguments: list[str]) -> int:
         root = project_root(_text(call, "cwd"), os.environ)
         answer = _answer(event, call, root, _option(arguments, "--agent"))
         if answer and sys.stdout is not None:
-            sys.stdout.write(json.dumps(answer))
+            sys.stdout.write(answer[PLAIN] if PLAIN in answer else json.dumps(answer))
             sys.stdout.flush()
     except KeyboardInterrupt:
         _report_failure(root, event, "interrupted")

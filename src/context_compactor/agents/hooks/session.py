@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import structs
@@ -12,10 +13,14 @@ from context_compactor.agents.adoption import SummaryLosses, find_summary_losses
 from context_compactor.agents.hook_log import log_hook, utc_now_text
 from context_compactor.agents.hooks.brief import brief_marker, brief_text, expect_delivery, learned_text
 from context_compactor.agents.hooks.call import HookAnswer, HookCall, set_thresholds
+from context_compactor.agents.hooks.entry import PLAIN
 from context_compactor.agents.paths import AGENT_TOOLS, session_key, subagent_log
 from context_compactor.agents.project import ancestor_processes
+from context_compactor.agents.steering import effective_compaction, is_steering, steering_request
 from context_compactor.agents.sync import AgentLog, hook_state_of, synced_session, update_hook_state
 from context_compactor.agents.transcript_tail import last_lines, last_window_tokens
+from context_compactor.dialects.transcripts.transcript import Transcript
+from context_compactor.facts.fact import Fact
 from context_compactor.sessions import checkpoints
 from context_compactor.sessions.facts import all_facts, promote
 from context_compactor.sessions.state import read_session_state
@@ -91,11 +96,12 @@ _LONGEST = 120
 def pre_compact(call: HookCall) -> HookAnswer | None:
     """Archive everything that is new, keep the facts, write a checkpoint, and log the event.
 
-    It says nothing: what Claude Code reads here becomes part of what it asks for, and some of it would stop it.
+    What Claude Code reads here becomes part of what it asks its model for, so nothing is said but our request, and that
+    only where the settings want it.
     """
     if not call.has_log:
         log_hook(call.root, call.event, "nothing to archive", key=call.log.key, path=call.log.path)
-        return None
+        return _steering(call, ())
     trigger = call.text("trigger") or "unknown"
     with synced_session(call.log, call.settings) as synced:
         core = synced.core
@@ -109,12 +115,28 @@ def pre_compact(call: HookCall) -> HookAnswer | None:
             tool_calls=state.tool_calls,
             agent=call.agent.name,
         )
+        # Claude Code before 2.1.325 does not say when it is a sub-agent that compacts, of which these facts are not.
+        answer = _steering(call, all_facts(core) if compacted_log(call.log) == call.log else ())
     new = synced.followed
     update_hook_state(call.log, expected=utc_now_text(), summary="")
     log_hook(
         call.root, call.event, "archived", key=call.log.key, trigger=trigger, new=new.archived, messages=new.appended
     )
-    return None
+    return answer
+
+
+def _steering(call: HookCall, facts: Sequence[Fact]) -> HookAnswer | None:
+    """The request for a summary in our format, unless this agent takes it in another way, or has got it already."""
+    asked = call.text("custom_instructions")
+    if not call.agent.max_request_chars or effective_compaction(call.agent, call.settings).way != "steered":
+        return None
+    if is_steering(asked):
+        log_hook(call.root, call.event, "request given before", key=call.log.key)
+        return None
+    # What the user wrote behind /compact is put before it by the agent itself.
+    text = steering_request(facts, call.settings.agent_record_tokens, longest=call.agent.max_request_chars)
+    log_hook(call.root, call.event, "request given", key=call.log.key, characters=len(text))
+    return {PLAIN: text}
 
 
 def post_compact(call: HookCall) -> HookAnswer | None:
@@ -206,14 +228,22 @@ def brief_after_compaction(call: HookCall) -> HookAnswer | None:
             log_hook(call.root, call.event, "no brief", reason="it goes on with what we wrote", key=log.key)
             return None
         mark = brief_marker(synced.core, "compact")
-        text = brief_text(synced.core, call.agent, mark)
-        summary = call.row.summary if call.row and log.key == call.log.key else ""
+        summary = (call.row.summary if call.row and log.key == call.log.key else "") or _new_summary(synced.transcript)
+        text = brief_text(synced.core, call.agent, mark, summary)
         losses = synced.followed.losses or (find_summary_losses(summary, all_facts(synced.core)) if summary else None)
     if log.key == call.log.key:
         expect_delivery(call, mark)
     log_hook(call.root, call.event, "brief given", key=log.key, marker=mark, characters=len(text))
     message = {} if losses is None else {"systemMessage": losses_message(call, losses)}
     return call.for_model(text) | message
+
+
+def _new_summary(transcript: Transcript) -> str:
+    """The summary that a log ends with; one that the model has answered to since is that of an earlier compaction."""
+    last = transcript.compactions[-1] if transcript.compactions else None
+    if last is None or any(message.get("role") == "assistant" for message in transcript.messages[last.at :]):
+        return ""
+    return last.summary
 
 
 def _resume_message(call: HookCall) -> HookAnswer | None:

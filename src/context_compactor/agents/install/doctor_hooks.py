@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from context_compactor import __version__
-from context_compactor.agents.coding_agents import CLAUDE_CODE, CodingAgent, HookEvent
+from context_compactor.agents.coding_agents import CLAUDE_CODE, CODEX, CodingAgent, HookEvent
 from context_compactor.agents.install.commands import (
     BY_NAME,
     NAME,
@@ -38,9 +38,12 @@ from context_compactor.agents.install.doctor_findings import (
     wrong,
 )
 from context_compactor.agents.install.plan import InstallRecords, plan_install
+from context_compactor.agents.install.settings_files import has_our_prompt
 from context_compactor.agents.install.targets import read_json_or_empty, read_toml_or_empty, targets
 from context_compactor.agents.install.text_edits import value_at
+from context_compactor.agents.steering import effective_compaction
 from context_compactor.errors import CompactorError
+from context_compactor.settings import Settings
 from context_compactor.text import one_line
 
 _SECONDS = 10.0
@@ -436,8 +439,18 @@ def _own_compaction(ctx: DoctorContext, agent: CodingAgent, found: list[Settings
         (source.values[name] for source in found if (name := "model_auto_compact_token_limit") in source.values), None
     )
     when = f" above {limit:,} tokens" if isinstance(limit, int) else ""
+    settings = ctx.settings or Settings()
+    replaces = any(row.has_asked for row in ctx.rows if row.agent == agent.name)
+    steers = bool(agent.max_request_chars) or any(has_our_prompt(source.values) for source in found)
+    now = effective_compaction(agent, settings, replaces=replaces, steers=steers)
+    if now.way == "ours":
+        return ok(f"{agent.title} goes on with our record{when} instead of a summary of its own")
+    how = " in our format" if now.way == "steered" else ""
+    why = f" (agent_compaction is {settings.agent_compaction!r}: {now.reason})" if now.reason else ""
+    if now.way == "steered" and agent is CODEX:
+        why = " (compaction by OpenAI's own servers ignores our request)"
     return ok(
-        f"{agent.title} compacts by itself{when}; we archive before it and give the model a brief afterwards",
+        f"{agent.title} compacts by itself{how}{when}; we archive before it and give the model a brief afterwards{why}"
     )
 
 

@@ -18,7 +18,13 @@ from msgspec import Struct
 from context_compactor.agents.coding_agents import CLAUDE_CODE, CODEX, OPENCODE, PI, CodingAgent
 from context_compactor.agents.install.commands import BY_NAME, NAME, Command, home_of, is_on_path, is_temporary
 from context_compactor.agents.install.files import FileChange, missing_folders, read_file
-from context_compactor.agents.install.settings_files import UNKNOWN, OwnFile, SettingsShape, has_other_status_line
+from context_compactor.agents.install.settings_files import (
+    UNKNOWN,
+    OwnFile,
+    SettingsShape,
+    has_other_prompt,
+    has_other_status_line,
+)
 from context_compactor.agents.install.targets import (
     BOM,
     InstallScope,
@@ -28,6 +34,7 @@ from context_compactor.agents.install.targets import (
     has_plugin,
     read_json_or_empty,
     read_toml_or_empty,
+    steering_prompt,
     targets,
 )
 from context_compactor.agents.install.text_edits import BadSettingsText, value_at
@@ -334,6 +341,8 @@ def _codex_warnings(scope: InstallScope) -> Iterator[str]:
     features, inline = (read_toml_or_empty(config).get(name) for name in ("features", "hooks"))
     if isinstance(features, dict) and features.get("hooks") is False:
         yield "Hooks are switched off (features.hooks in config.toml). Try: remove that setting."
+    if steering_prompt(scope) and has_other_prompt(read_toml_or_empty(config)):
+        yield "Your own compact_prompt stays, so Codex is not asked for our format. Try: remove it and run this again."
     if isinstance(inline, dict) and set(inline) - {"state"}:
         yield "Codex will mention that hooks stand in config.toml and in hooks.json; both run."
 

@@ -28,6 +28,7 @@ from context_compactor.agents.install.text_edits import (
     value_at,
     white_space,
 )
+from context_compactor.agents.steering import is_steering
 
 ABSENT = "absent"
 FULL = "full"
@@ -297,11 +298,13 @@ _FREE_LINE = re.compile(r"(?:\A|(?<=\n))\r?\n\Z")
 class TomlSettings(Struct, frozen=True):
     """The server that one file shall name, and the names under which the agent keeps that our hooks were reviewed.
 
-    Without a server only these names are looked at.
+    Without a server only these names are looked at. `prompt` is the request by which the agent shall ask for a summary;
+    without one none of ours stays, and one of the user's own stays in any case.
     """
 
     server: Mapping[str, Any] | None
     trusted: tuple[str, ...] = ()
+    prompt: str = ""
 
     def check(self, text: str) -> None:
         """Raise `BadSettingsText` for a text in which nothing can be registered."""
@@ -314,23 +317,26 @@ class TomlSettings(Struct, frozen=True):
         """The text with our table: behind everything else, or brought up to date where it stands."""
         if self.server is None:
             return text
+        return _with_prompt(self._with_server(text, self.server), self.prompt)
+
+    def _with_server(self, text: str, server: Mapping[str, Any]) -> str:
         there = read_toml(text).get(_TOML_SERVERS, {}).get(SERVER)
         if there is None:
-            return _checked(self.server, text, text + tail_of(text) + _table(self.server, _line_end(text)))
+            return _checked(server, text, text + tail_of(text) + _table(server, _line_end(text)))
         if not is_our_server(there):
             problem = f"another MCP server is already named {SERVER!r}. Try: rename or remove it."
             raise BadSettingsText(_toml_line(text, _TABLE), problem)
         after = text
-        for key, part in self.server.items():
+        for key, part in server.items():
             after = after if there.get(key) == part else _with_value(after, key, part)
-        return _checked(self.server, text, after)
+        return _checked(server, text, after)
 
     def without_ours(self, text: str, shape: SettingsShape) -> str:
         """The text without our table, without the line we left free before it, and without our trust."""
-        after = text
+        bare = after = text if self.server is None else _with_prompt(text, "")
         for name in self.trusted:
             after = _without(after, (*_TRUST, name))
-        if after != text and all(each.keys == _TRUST for each in _under(after, _TRUST)):
+        if after != bare and all(each.keys == _TRUST for each in _under(after, _TRUST)):
             after = _without(after, _TRUST)
         if self.server is not None and _has_ours(after):
             after = _without(after, _TABLE, shape.tail)
@@ -346,8 +352,35 @@ class TomlSettings(Struct, frozen=True):
     def registered(self, text: str) -> list[str]:
         """What of ours stands in a text, in words."""
         found = [f"MCP server: {SERVER}"] if self.server is not None and _has_ours(text) else []
+        found += ["request for summaries"] if self.server is not None and has_our_prompt(read_toml(text)) else []
         reviewed = {each.keys[2] for each in _under(text, _TRUST) if len(each.keys) > 2}.intersection(self.trusted)
         return [*found, f"{len(reviewed)} hooks reviewed"] if reviewed else found
+
+
+_PROMPT, _PROMPT_FILE = "compact_prompt", "experimental_compact_prompt_file"
+
+
+def has_our_prompt(values: Mapping[str, Any]) -> bool:
+    """Whether these settings ask for summaries by our request."""
+    return is_steering(str(values.get(_PROMPT, "")))
+
+
+def has_other_prompt(values: Mapping[str, Any]) -> bool:
+    """Whether the user asks for summaries by a request of their own."""
+    return _PROMPT_FILE in values or (_PROMPT in values and not has_our_prompt(values))
+
+
+def _with_prompt(text: str, prompt: str) -> str:
+    """The text with our request before everything else, as it must stand above all tables; without one, with none."""
+    values = read_toml(text)
+    if has_our_prompt(values):
+        if values[_PROMPT] == f"{prompt}\n":
+            return text
+        text = _without(text, (_PROMPT,))
+    if not prompt or has_other_prompt(values):
+        return text
+    lines = f"{_PROMPT} = '''\n{prompt}\n'''\n"
+    return lines.replace("\n", _line_end(text)) + text
 
 
 def _table(server: Mapping[str, Any], end: str) -> str:
@@ -440,7 +473,7 @@ def _toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-OWN_FILE_MARK = "compactor install"
+OWN_FILE_MARK = "Written by `compactor install"
 """In the first lines of a file that we wrote whole, in a comment."""
 _MARKED_LINES = 3
 

@@ -23,7 +23,10 @@ from context_compactor.agents.install.settings_files import (
     our_hooks,
 )
 from context_compactor.agents.install.text_edits import BadSettingsText, check_json, read_toml, value_at
-from context_compactor.errors import CompactorError
+from context_compactor.agents.paths import HOME
+from context_compactor.agents.steering import steering_request
+from context_compactor.errors import BadSetting, CompactorError
+from context_compactor.settings import load_settings
 
 _FIRST = "session-start"
 _FOUND_LATER = f'PATH="$PATH:$HOME/{LAUNCHER_FOLDER}"'
@@ -242,11 +245,26 @@ def _codex(scope: InstallScope, command: Command) -> list[SettingsTarget]:
     trusted = _trusted(hooks)
     found = [
         SettingsTarget(hooks, JsonSettings(hooks=hook_groups(CODEX, command), only_keys=_CODEX_KEYS)),
-        SettingsTarget(folder / "config.toml", TomlSettings(mcp_server(CODEX, command), trusted)),
+        SettingsTarget(
+            folder / "config.toml", TomlSettings(mcp_server(CODEX, command), trusted, steering_prompt(scope))
+        ),
     ]
     if scope.is_project and trusted:  # what a user thinks of a project's hooks is kept with the user
         found.append(SettingsTarget(scope.codex_folder / "config.toml", TomlSettings(None, trusted)))
     return found
+
+
+def steering_prompt(scope: InstallScope) -> str:
+    """By which request Codex shall ask for summaries; none unless the settings that hold here want it steered.
+
+    It is configuration, so it has no facts of a session.
+    """
+    config = scope.root / HOME / "config.toml"
+    try:
+        settings = load_settings(env=scope.env, config_path=config if config.is_file() else None).settings
+    except BadSetting:
+        return ""
+    return steering_request((), settings.agent_record_tokens) if settings.agent_compaction == "steered" else ""
 
 
 _TARGETS = {CLAUDE_CODE.name: _claude_code, CODEX.name: _codex, PI.name: _pi, OPENCODE.name: _opencode}

@@ -1,0 +1,276 @@
+"""An agent asks us for a compaction: our record stands for its summary, and the session follows what becomes of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from context_compactor.dialects.record import parse_record, record_span
+from tests.hooks.place import Place, Talk, worked
+
+RULE = "Never touch the file config/secrets.yaml"
+FAILED = "KeyError: 'exp'"
+
+
+def worked_long(talk: Talk, steps: int = 30, first: int = 0) -> None:
+    """Work that a record is much shorter than."""
+    worked(talk)
+    work_on(talk, steps, first)
+
+
+def work_on(talk: Talk, steps: int, first: int = 0) -> None:
+    for number in range(first, first + steps):
+        call = talk.ask("Bash", {"command": f"./measure --step {number}"})
+        talk.result(call, "\n".join(f"step {number} line {line}: {number * line * 7919}" for line in range(40)))
+
+
+def compact(talk: Talk, trigger: str = "auto", **more: Any) -> dict[str, Any]:
+    answer = talk.hook("Compact", "compact --agent claude-code", trigger=trigger, **more)
+    assert isinstance(answer, dict)
+    return answer
+
+
+def take(talk: Talk, record: str, *kept: str) -> None:
+    """What Claude Code logs when a plugin has answered: a boundary, the text as a plain row, and kept rows again."""
+    metadata = {"trigger": "auto", "preTokens": talk.tokens, "postTokens": 3_000}
+    talk.write({"type": "system", "subtype": "compact_boundary", "compactMetadata": metadata})
+    talk.user(record)
+    for text in kept:
+        talk.user(text)
+
+
+def context_text(place: Place, talk: Talk) -> str:
+    with place.session(talk.id) as session:
+        return json.dumps(session.context(), ensure_ascii=False)
+
+
+def assert_whole(context: str, last: str) -> None:
+    assert "[Context record." not in context
+    assert RULE in context
+    assert "step 29 line 39" in context
+    assert last in context
+
+
+def test_the_answer_is_a_record_of_the_size_that_is_set_and_everything_is_archived_first(talk: Talk, place: Place):
+    worked_long(talk)
+    answer = compact(talk)
+    record = answer["record"]
+    assert record.startswith("[Context record.")
+    assert RULE in record
+    assert FAILED in record
+    assert answer["tokens_after"] <= 6_000
+    assert answer["tokens_before"] == talk.tokens
+    with place.session(talk.id) as session:
+        assert FAILED in session.recall("tool_007")
+        (report,) = session.compactions()
+        assert (report.status, report.trigger) == ("success", "threshold")
+    (entry,) = [line for line in place.hook_log() if line["event"] == "compact"]
+    assert (entry["what"], entry["tokens"]) == ("record given", answer["tokens_after"])
+
+
+def test_an_agent_in_the_middle_of_its_work_is_told_to_go_on_and_one_that_has_answered_is_not(talk: Talk):
+    worked_long(talk)
+    assert "go on with the work" in compact(talk)["record"]
+    talk.answer("All of it is measured.")
+    assert "go on with the work" not in compact(talk)["record"]
+
+
+def test_an_open_question_is_left_to_the_agent_and_not_repeated_in_the_record(talk: Talk, place: Place):
+    worked_long(talk)
+    talk.answer("All of it is measured.")
+    talk.user("Now measure the whole of it again, please.")
+    answer = compact(talk)
+    assert "measure the whole of it again" not in answer["record"]
+    take(talk, answer["record"], "Now measure the whole of it again, please.")
+    talk.answer("I am on it.")
+    talk.hook("SessionStart", "session-start", source="compact")
+    assert context_text(place, talk).count("measure the whole of it again") == 1
+
+
+def test_a_record_that_was_taken_is_the_context_of_the_session_and_brings_no_brief(talk: Talk, place: Place):
+    worked_long(talk)
+    record = compact(talk)["record"]
+    take(talk, record)
+    assert talk.hook("SessionStart", "session-start", source="compact") is None
+    talk.answer("I go on.")
+    assert talk.hook("PostCompact", "post-compact", trigger="auto", compact_summary="") is None
+    with place.session(talk.id) as session:
+        assert len(session.compactions()) == 1
+        first, *rest = session.context()
+        assert first["content"].startswith("[Context record.")
+        assert [message["role"] for message in rest] == ["assistant"]
+
+
+def test_a_brief_is_not_given_either_before_the_log_shows_the_compaction(talk: Talk):
+    worked_long(talk)
+    compact(talk)
+    assert talk.hook("SessionStart", "session-start", source="compact") is None
+
+
+def test_ids_rules_and_failures_live_through_a_chain_of_compactions(talk: Talk, place: Place):
+    worked_long(talk)
+    for number in range(5):
+        answer = compact(talk)
+        assert RULE in answer["record"]
+        assert FAILED in answer["record"]
+        assert answer["tokens_after"] <= 6_000
+        take(talk, answer["record"])
+        work_on(talk, 20, 100 * (number + 1))
+    talk.hook("Stop", "stop")
+    with place.session(talk.id) as session:
+        assert len(session.compactions()) == 5
+        assert FAILED in session.recall("tool_007")
+        assert "step 0 line 39" in session.recall("tool_008")
+        assert any("404" in hit.text for hit in session.search("measure step 404"))
+
+
+def test_an_agent_that_goes_on_without_the_record_finds_its_session_as_it_was(talk: Talk, place: Place):
+    worked_long(talk)
+    compact(talk)
+    talk.answer("I have not been compacted.")
+    talk.hook("Stop", "stop")
+    assert_whole(context_text(place, talk), "I have not been compacted.")
+
+
+def test_an_own_compaction_of_the_agent_after_all_is_adopted_as_one(talk: Talk, place: Place):
+    worked_long(talk)
+    compact(talk)
+    metadata = {"trigger": "auto", "preTokens": talk.tokens}
+    talk.write({"type": "system", "subtype": "compact_boundary", "compactMetadata": metadata})
+    summary = {"role": "user", "content": "This session is being continued. We measured things."}
+    talk.write({"type": "user", "isCompactSummary": True, "message": summary})
+    answer = talk.hook("SessionStart", "session-start", source="compact")
+    assert "compactor-brief-" in answer["hookSpecificOutput"]["additionalContext"]
+    with place.session(talk.id) as session:
+        assert "itself" in session.compactions()[-1].reason
+    assert "We measured things." in context_text(place, talk)
+
+
+def test_whoever_asks_twice_gets_the_same_record(talk: Talk):
+    worked_long(talk)
+    assert compact(talk)["record"] == compact(talk)["record"]
+
+
+@pytest.mark.parametrize("value", ["beside", "steered"])
+def test_another_setting_gives_no_record(talk: Talk, place: Place, value: str):
+    worked_long(talk)
+    out = place.call("compact", talk.said("Compact", trigger="auto"), COMPACTOR_AGENT_COMPACTION=value)
+    assert "record" not in json.loads(out)
+
+
+def test_a_compaction_that_is_turned_off_answers_nothing(talk: Talk, place: Place):
+    worked_long(talk)
+    assert place.call("compact", talk.said("Compact", trigger="auto"), COMPACTOR_ENABLED="false") == ""
+
+
+def test_a_size_that_is_set_is_kept(talk: Talk, place: Place):
+    worked_long(talk)
+    out = place.call("compact", talk.said("Compact", trigger="auto"), COMPACTOR_AGENT_RECORD_TOKENS="3000")
+    assert json.loads(out)["tokens_after"] <= 3_000
+
+
+def test_without_a_log_the_agent_compacts_by_itself_and_the_hook_log_says_why(talk: Talk, place: Place):
+    answer = json.loads(place.call("compact", talk.said("Compact") | {"transcript_path": "/nowhere.jsonl"}))
+    assert "no log at /nowhere.jsonl" in answer["pass"]
+    assert place.hook_log()[-1]["what"] == "passed"
+
+
+def test_a_conversation_of_a_few_words_is_left_to_the_agent(talk: Talk):
+    talk.user("Hello.")
+    talk.answer("Hello, what can I do?")
+    assert "record" not in compact(talk, "manual")
+
+
+def test_a_sub_agent_is_compacted_apart_from_its_caller(talk: Talk, place: Place):
+    worked_long(talk)
+    child = Talk(place)
+    child.path = talk.path.with_suffix("") / "subagents" / "agent-a1.jsonl"
+    child.path.parent.mkdir(parents=True)
+    child.user("Measure everything.")
+    work_on(child, 30)
+    record = compact(talk, agent_id="a1")["record"]
+    assert "Measure everything." in record
+    assert RULE not in record
+    with place.session(talk.id) as session:
+        assert session.compactions() == []
+
+
+def test_the_messages_before_a_compaction_come_back_as_rows_with_all_that_came_since(talk: Talk, place: Place):
+    worked_long(talk)
+    take(talk, compact(talk)["record"])
+    talk.user("Say more.")
+    talk.answer("More.")
+    answer = talk.hook("Undo", "undo")
+    rows = answer["rows"]
+    assert rows[0]["text"].startswith("Fix") or RULE in rows[0]["text"]
+    assert (rows[-1]["role"], rows[-1]["text"]) == ("assistant", "More.")
+    called = [use["tool_use_id"] for row in rows for use in row.get("toolUses", ())]
+    answered = [use["tool_use_id"] for row in rows for use in row.get("toolResults", ())]
+    assert called == answered
+    metadata = {"trigger": "manual", "preTokens": talk.tokens}
+    talk.write({"type": "system", "subtype": "compact_boundary", "compactMetadata": metadata})
+    assert talk.hook("SessionStart", "session-start", source="compact") is None
+    talk.answer("Back again.")
+    talk.hook("Stop", "stop")
+    assert_whole(context_text(place, talk), "Back again.")
+
+
+def test_without_a_compaction_there_is_nothing_to_undo(talk: Talk):
+    worked_long(talk)
+    assert talk.hook("Undo", "undo") == {"pass": "there is no compaction to undo"}
+
+
+def test_a_conversation_that_filled_the_window_is_not_put_back(talk: Talk, place: Place):
+    worked_long(talk)
+    take(talk, compact(talk)["record"])
+    (place.project / ".compactor/config.toml").write_text("window = 12000\n")
+    assert "compacted again at once" in talk.hook("Undo", "undo")["pass"]
+    assert context_text(place, talk).count("[Context record.") == 1
+
+
+def test_a_plan_says_what_a_compaction_would_do_and_does_nothing(talk: Talk, place: Place):
+    worked_long(talk)
+    text = talk.hook("Plan", "plan")["text"]
+    assert "messages → one record" in text
+    assert "What saves most:" in text
+    with place.session(talk.id) as session:
+        assert session.compactions() == []
+
+
+def test_a_long_text_that_an_agent_is_about_to_keep_is_replaced_by_a_shorter_one_with_a_reference(
+    talk: Talk, place: Place
+):
+    worked(talk)
+    report = " ".join(f"Finding {number} is about src/file_{number}.py." for number in range(3_000))
+    more = {"tool_name": "Agent", "tool_use_id": "toolu_a/report", "tool_response": report}
+    text = talk.hook("Shorten", "shorten", **more)["text"]
+    assert len(text) < 4_000
+    ref = text.rpartition('recall("')[2].partition('"')[0]
+    with place.session(talk.id) as session:
+        assert session.recall(ref) == report
+    assert talk.hook("Shorten", "shorten", **more | {"tool_response": "Short."}) is None
+
+
+TEXTS = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=400)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(TEXTS, TEXTS, TEXTS), min_size=1, max_size=6))
+def test_whatever_is_said_the_answer_is_a_readable_record_or_a_pass(tmp_path_factory, said):
+    talk = Talk(Place(tmp_path_factory.mktemp("place")))
+    for user, tool, answer in said:
+        talk.user(user or "x")
+        call = talk.ask("Bash", {"command": tool})
+        talk.result(call, answer * 20)
+        talk.answer(answer or "y")
+    found = compact(talk, "manual")
+    if "record" in found:
+        span = record_span(found["record"])
+        assert span
+        assert parse_record(found["record"][slice(*span)])
+    else:
+        assert found["pass"]
