@@ -8,6 +8,9 @@ import { homedir } from "node:os";
 
 const COMMAND = ["compactor"];
 const SECONDS = 20;
+const MISSING =
+  `Context Compactor does not run: ${COMMAND.join(" ")} is not there, or broken. OpenCode compacts by itself. ` +
+  "Try: install the package again, then compactor install opencode";
 const LAUNCHER = `${homedir()}/.local/state/compactor/bin`;
 // OpenCode always asks its model for the summary. Where our record stands for the answer, this is all it is asked.
 const NOTHING_TO_DO = "The summary is written already. Answer with this one word and nothing else: done";
@@ -15,6 +18,8 @@ const NOTHING_TO_DO = "The summary is written already. Answer with this one word
 export const Compactor = async ({ client, directory }) => {
   const asked = new Map(); // by session: what OpenCode is about to ask its model for
   const records = new Map(); // by session: what stands for the answer
+
+  let isTold = false;
 
   /** Everything that was ever said in a session, in OpenCode's own form. */
   async function messagesOf(sessionID) {
@@ -34,7 +39,10 @@ export const Compactor = async ({ client, directory }) => {
     const isAuto = last?.parts.some((part) => part.type === "compaction" && part.auto);
     if (end === 0) return;
     const answer = await ask("compact", call(sessionID, all.slice(0, end), { trigger: isAuto ? "auto" : "manual" }));
-    if (isText(answer.record)) {
+    if (answer.isMissing && !isTold) {
+      isTold = true;
+      await client.tui.showToast({ body: { message: MISSING, variant: "warning" } });
+    } else if (isText(answer.record)) {
       records.set(sessionID, [answer.record, ...openPrompts(head)].join("\n\n"));
       prompt.prompt = NOTHING_TO_DO;
       head.length = 0;
@@ -115,7 +123,7 @@ function ask(event, input) {
     let output = "";
     child.stdout.setEncoding("utf8").on("data", (part) => (output += part));
     child.stdin.on("error", () => {}); // it may end before it has read everything
-    child.on("error", () => done({}));
+    child.on("error", () => done({ isMissing: true }));
     child.on("close", (code) => done(code === 0 ? parsed(output) : {}));
     child.stdin.end(JSON.stringify(input));
   });

@@ -8,9 +8,14 @@ import { homedir } from "node:os";
 
 const COMMAND = ["compactor"];
 const SECONDS = 20;
+const MISSING =
+  `Context Compactor does not run: ${COMMAND.join(" ")} is not there, or broken. pi compacts by itself. ` +
+  "Try: install the package again, then compactor install pi";
 const LAUNCHER = `${homedir()}/.local/state/compactor/bin`;
 
 export default function (pi) {
+  let isTold = false;
+
   pi.registerMcpServer?.("compactor", {
     command: COMMAND[0],
     args: [...COMMAND.slice(1), "mcp"],
@@ -25,6 +30,10 @@ export default function (pi) {
     // The log ends on the branch that was written last. After a jump in the tree that is another one than is compacted.
     if (sessionManager.getEntries().at(-1)?.id !== sessionManager.getLeafId()) return;
     const answer = await ask("compact", call(event, ctx), event.signal);
+    if (answer.isMissing && !event.signal?.aborted && !isTold) {
+      isTold = true;
+      ctx.ui.notify(MISSING, "warning");
+    }
     const { tokensBefore } = event.preparation;
     if (isText(answer.record)) {
       // Everything else is in the record. Where nothing is kept, pi begins with the entry of the compaction itself.
@@ -109,7 +118,7 @@ function ask(event, input, signal) {
     let output = "";
     child.stdout.setEncoding("utf8").on("data", (part) => (output += part));
     child.stdin.on("error", () => {}); // it may end before it has read everything
-    child.on("error", () => done({}));
+    child.on("error", () => done({ isMissing: true }));
     child.on("close", (code) => done(code === 0 ? parsed(output) : {}));
     child.stdin.end(JSON.stringify(input));
   });
