@@ -12,9 +12,12 @@ from msgspec import Struct
 
 from context_compactor.agents.coding_agents import OPENCODE, PI, CodingAgent
 from context_compactor.agents.install.targets import extension_text
+from tests import warm
+from tests.hooks.place import Place
 from tests.node import run_node
 
 RECORD = "[Context record. Written by Context Compactor]\n\n## Task"
+RULE = "Never touch config/secrets.yaml"
 STEERED = {"instructions": "Write it in our format."}
 FAKE = """#!{python}
 import json, sys
@@ -295,3 +298,55 @@ def test_opencode_gets_the_server_beside_those_of_its_user(fake: Fake):
     servers = opencode(fake)["config"]["mcp"]
     assert list(servers) == ["compactor", "other"]
     assert servers["compactor"]["command"] == [str(fake.program), "mcp"]
+
+
+def talk(steps: int, *more: dict[str, Any]) -> list[dict[str, Any]]:
+    """A conversation in OpenCode in which a rule is given and much is measured, in OpenCode's own form."""
+    messages = [said("u0", "user", f"Fix the login. {RULE}.")]
+    for number in range(steps):
+        output = "\n".join(f"step {number} line {line}: {number * line * 7919}" for line in range(40))
+        state = {"status": "completed", "input": {"command": f"./measure --step {number}"}, "output": output}
+        call = {"type": "tool", "tool": "bash", "callID": f"c{number}", "state": state}
+        messages.append({**said(f"a{number}", "assistant", "I measure."), "parts": [call]})
+    return [*messages, *more]
+
+
+def said(name: str, role: str, text: str, **more: Any) -> dict[str, Any]:
+    time = {"created": 1_794_979_556_000, "completed": 1_794_979_556_001}
+    head = {"id": name, "role": role, "sessionID": "ses_1", "time": time, "modelID": "claude-x", **more}
+    return {"info": head, "parts": [{"type": "text", "text": text}]}
+
+
+def asked(place: Place, event: str, messages: list[Any], **more: Any) -> Any:
+    call = {"session_id": "ses_1", "cwd": str(place.project), "messages": messages, **more}
+    out = place.call(f"{event} --agent opencode", call)
+    return json.loads(out) if out else None
+
+
+def test_messages_that_are_sent_stand_for_a_log_and_the_session_follows_what_opencode_makes_of_the_record(place: Place):
+    record = asked(place, "compact", talk(30), trigger="auto")["record"]
+    assert RULE in record
+    part = {"type": "compaction", "auto": True, "tail_start_id": "a30"}
+    taken = [
+        {**said("u1", "user", ""), "parts": [part]},
+        said("s1", "assistant", record, summary=True, parentID="u1", finish="stop"),
+        said("a32", "assistant", "I go on."),
+    ]
+    asked(place, "post-compact", [*talk(32), *taken])
+    with place.session("ses_1") as session:
+        context = json.dumps(session.context(), ensure_ascii=False)
+    assert "[Context record." in context
+    assert context.count(RULE) == record.count(RULE)
+    assert "step 31 line 39" in context
+    assert "I go on." in context
+    again = asked(place, "compact", [*talk(32), *taken, *talk(30)[1:]], trigger="auto")["record"]
+    assert RULE in again
+    assert [line["what"] for line in place.hook_log() if line["event"] == "compact"] == ["record given"] * 2
+
+
+def test_what_was_sent_is_gone_when_its_session_is_deleted(place: Place):
+    asked(place, "compact", talk(30), trigger="auto")
+    (file,) = (place.project / ".compactor" / "logs").glob("opencode-*.json")
+    assert file.stat().st_mode & 0o077 == 0
+    ran = warm.run("delete", "ses_1", "--yes", said=b"", cwd=place.project, env=place.env)
+    assert (ran.returncode, file.exists()) == (0, False), ran.stderr

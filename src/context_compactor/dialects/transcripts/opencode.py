@@ -36,20 +36,21 @@ def read(value: dict[str, Any]) -> Transcript:
     boundaries = _boundaries(messages)
     model = ""
     for message in messages:
-        info = message["info"]
-        time = _table(info, "time")
+        head = message["info"]
+        time = _table(head, "time")
         steps.at = utc_time(time.get("created"))
-        if info.get("id") in boundaries:
-            steps.add_boundary(boundaries[info["id"]])
-        if _is_summary(info) or _compaction(message) is not None:
+        name = str(head.get("id"))
+        if name in boundaries:
+            steps.add_boundary(boundaries[name])
+        if _is_summary(head) or _compaction(message) is not None:
             continue
-        if info.get("role") != "assistant":
+        if head.get("role") != "assistant":
             steps.add_user(list(_user_blocks(message)))
             continue
         if "completed" not in time:
             break
-        model = str(info.get("modelID") or model)
-        steps.add_reply(str(info.get("id")), list(_reply_blocks(message)), _usage(info.get("tokens")))
+        model = str(head.get("modelID") or model)
+        steps.add_reply(name, list(_reply_blocks(message)), _usage(head.get("tokens")))
         steps.add_user([result for part in _parts(message) if (result := _result(part)) is not None])
     joined = steps.join()
     return Transcript(
@@ -68,13 +69,13 @@ def read(value: dict[str, Any]) -> Transcript:
 def _boundaries(messages: list[LogMessage]) -> dict[str, CompactionBoundary]:
     """The compactions, by the message that follows the summary: the newest turns before it are kept as they are."""
     summaries = {
-        message["info"].get("parentID"): _text(message)
+        str(message["info"].get("parentID")): _text(message)
         for message in messages
         if _is_summary(message["info"]) and message["info"].get("finish") and not message["info"].get("error")
     }
     found: dict[str, CompactionBoundary] = {}
     for message in messages:
-        part, name = _compaction(message), message["info"].get("id")
+        part, name = _compaction(message), str(message["info"].get("id"))
         if part is not None and name in summaries:
             boundary = CompactionBoundary("auto" if part.get("auto") else "manual")
             boundary.summary = summaries[name]
@@ -82,8 +83,8 @@ def _boundaries(messages: list[LogMessage]) -> dict[str, CompactionBoundary]:
     return found
 
 
-def _is_summary(info: dict[str, Any]) -> bool:
-    return info.get("role") == "assistant" and info.get("summary") is True
+def _is_summary(head: dict[str, Any]) -> bool:
+    return head.get("role") == "assistant" and head.get("summary") is True
 
 
 def _compaction(message: LogMessage) -> Block | None:
@@ -114,12 +115,12 @@ def _reply_blocks(message: LogMessage) -> Iterator[Block]:
             yield {"type": "thinking", "thinking": str(part["text"])}
         elif part.get("type") == "tool":
             given = _table(_table(part, "state"), "input")
-            yield {"type": "tool_use", "id": part.get("callID"), "name": part.get("tool"), "input": given}
+            yield {"type": "tool_use", "id": str(part.get("callID")), "name": str(part.get("tool")), "input": given}
 
 
 def _result(part: Block) -> Block | None:
     state = _table(part, "state")
-    result = {"type": "tool_result", "tool_use_id": part.get("callID")}
+    result = {"type": "tool_result", "tool_use_id": str(part.get("callID"))}
     match part.get("type"), state.get("status"):
         case "tool", "completed":
             return {**result, "content": str(state.get("output") or "")}
