@@ -163,6 +163,13 @@ def test_the_record_is_one_line_on_the_screen_until_it_is_expanded(folder: Path)
         assert raised(folder, "ui.render", each, {})["passed"] == [each]
 
 
+def test_a_session_that_starts_tells_that_the_plugin_is_loaded_and_goes_on_whatever_comes_of_it(folder: Path):
+    seen = raised(folder, "session.start", {"source": "startup"}, {"exitCode": 0, "stdout": ""})
+    assert seen["ran"][0]["argv"][-3:] == ["loaded", "--agent", "claude-code"]
+    for run in ({"error": "ENOENT"}, {"exitCode": 0, "stdout": ""}):
+        assert raised(folder, "session.start", {"source": "startup"}, run)["passed"] == [{"source": "startup"}]
+
+
 def test_the_commands_answer_without_the_model(folder: Path):
     e = {"command": "compactor:plan", "args": "", "origin": {}, "presentation": {}}
     assert raised(folder, "command.run", e, printed({"text": "A plan."}))["answer"] == {"text": "A plan."}

@@ -759,7 +759,7 @@ def test_others_that_work_on_the_same_context_are_named(claude: Machine):
 
 @pytest.mark.parametrize("way", ["state", "settings", "env of settings", "environment"])
 def test_an_agent_that_does_not_compact_by_itself_is_to_be_looked_at(claude: Machine, way: str):
-    assert claude.doctor().has("ok", "others", "compacts by itself")
+    assert claude.doctor().has("ok", "compaction", "compacts by itself")
     if way == "state":
         claude.change(claude.home / ".claude.json", autoCompactEnabled=False)
     elif way == "settings":
@@ -768,12 +768,43 @@ def test_an_agent_that_does_not_compact_by_itself_is_to_be_looked_at(claude: Mac
         claude.change(claude.root / ".claude" / "settings.json", env={"DISABLE_AUTO_COMPACT": "1"})
     else:
         claude.env["DISABLE_COMPACT"] = "true"
-    assert claude.doctor().has("look", "others", "does not compact by itself")
+    assert claude.doctor().has("look", "compaction", "does not compact by itself")
+
+
+def _inside(machine: Machine, event: str, **said: Any) -> Any:
+    """A call by the plugin inside Claude Code."""
+    call = {"session_id": CLAUDE_ID, "transcript_path": str(machine.log), "cwd": str(machine.root)} | said
+    command = [str(PROGRAM), "hook", event, "--agent", "claude-code"]
+    ran = machine._call(command, json.dumps(call), machine.root)
+    return json.loads(ran.stdout) if ran.stdout else None
+
+
+def test_a_plugin_that_no_session_has_loaded_yet_is_told_and_one_that_is_missing_is_to_be_installed(claude: Machine):
+    assert claude.doctor().has("ok", "compaction", "no session has loaded it yet")
+    shutil.rmtree(claude.home / ".claude" / "skills")
+    assert claude.doctor().has("look", "compaction", "plugin that compacts inside Claude Code is not there", "install")
+
+
+def test_a_version_that_cannot_load_the_plugin_is_fine_and_a_newer_one_that_has_not_is_to_be_looked_at(claude: Machine):
+    claude.work()
+    assert claude.doctor().has("ok", "compaction", "version 2.1.197 cannot load it", "2.1.287")
+    claude.write_program(claude.bin / "claude", "echo '2.1.326 (Claude Code)'")
+    assert claude.doctor().has("look", "compaction", "was not loaded by the session used last", "--safe-mode")
+
+
+def test_a_plugin_that_was_loaded_compacts_and_what_it_answered_is_counted(claude: Machine):
+    claude.work()
+    _inside(claude, "loaded")
+    found = claude.doctor()
+    assert found.has("ok", "compaction", "is loaded and has not been asked")
+    assert found.has("ok", "compaction", "goes on with our record")
+    assert _inside(claude, "compact", transcript_path="/nowhere.jsonl")["pass"]
+    assert claude.doctor().has("look", "compaction", "with a record and passed 1, the last since there is no log")
 
 
 def test_the_limit_at_which_codex_compacts_is_told(codex: Machine):
     codex.codex_config.write_text(f"model_auto_compact_token_limit = 50000\n{codex.codex_config.read_text()}")
-    assert codex.doctor().has("ok", "others", "above 50,000 tokens")
+    assert codex.doctor().has("ok", "compaction", "above 50,000 tokens")
 
 
 def test_a_session_that_several_programs_have_open_is_told(claude: Machine):

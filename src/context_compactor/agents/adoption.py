@@ -103,8 +103,10 @@ def adopt_compaction(core: Core, past: PastCompaction, agent: str, number: int) 
     dialect = archived.parsed.dialect
     counter = core.counter(dialect)
     material = material_of(archived.parsed.content, facts)
-    bare = structs.replace(checkpoint, archive=())
-    record = dialect.user_text(own or resume_brief(bare, facts, _BRIEF_TOKENS, material))
+    # What holds only now, or tells how to look something up, would be carried from record to record.
+    bare = structs.replace(checkpoint, archive=(), git=None)
+    brief = "" if own else resume_brief(bare, facts, _BRIEF_TOKENS, material, names_commands=False)
+    record = dialect.user_text(own or brief)
     told = "" if own else past.summary.strip()
     summary = dialect.user_text(_SUMMARY.format(agent=agent, text=past.summary)) if told else None
     asked = _open_question(archived.parsed) if own else []

@@ -80,9 +80,9 @@ class AgentSessionRow:
             setattr(self, name, value if isinstance(value, wanted) else wanted())  # what does not fit was never ours
 
     @property
-    def has_asked(self) -> bool:
-        """Whether something of ours inside the agent has asked for a record: then it can take the summary's place."""
-        return '"compact"' in self.events
+    def has_plugin(self) -> bool:
+        """Whether something of ours runs inside the agent: then a record can take the place of its summary."""
+        return '"loaded"' in self.events or '"compact"' in self.events
 
 
 class HookState:

@@ -8,7 +8,6 @@ import os
 import sys
 import time
 
-from context_compactor.agents.hook_state import open_hook_state
 from context_compactor.agents.paths import HOME, project_root
 from context_compactor.agents.transcript_tail import json_object, last_bytes, reply_tokens, token_count
 
@@ -288,7 +287,11 @@ def session_status(call: dict[str, Any], env: Mapping[str, str], now: float) -> 
 
 def _who_compacts(root: str, session_id: str) -> str:
     """A word for who writes what the agent goes on with, where that is not the agent alone."""
-    state = open_hook_state(os.path.join(root, HOME), wait=_WAIT_SECONDS) if session_id else None
+    if not session_id or not os.path.isdir(os.path.join(root, HOME)):
+        return ""
+    from context_compactor.agents.hook_state import open_hook_state
+
+    state = open_hook_state(os.path.join(root, HOME), wait=_WAIT_SECONDS)
     if state is None:
         return ""
     row = state.find(session_id)
@@ -405,8 +408,9 @@ def _fit_line(status: Status, env: Mapping[str, str]) -> str:
 def _line_variants(status: Status, bar: str) -> Iterator[tuple[str, ...]]:
     """The line, then without what matters least, and so on."""
     head = f"{bar} {status.head}"
-    rest = [(status.used, status.forecast, each) for each in status.compacted]
-    rest = [(*parts, status.way) for parts in rest[:1] or [(status.used, status.forecast)] if status.way] + rest
+    rest: list[tuple[str, ...]] = [(status.used, status.forecast, each) for each in status.compacted]
+    if status.way:
+        rest.insert(0, (*(rest[0] if rest else (status.used, status.forecast)), status.way))
     for parts in (*rest, (status.used, status.forecast), (status.forecast,)):
         yield (head, *filter(None, parts))
     yield (head,)

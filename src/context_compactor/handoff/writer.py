@@ -472,13 +472,18 @@ def _is_new(line: LedgerLine) -> bool:
 
 
 def resume_brief(
-    checkpoint: Checkpoint, facts: Sequence[Fact], tokens: int, material: HandoffMaterial | None = None
+    checkpoint: Checkpoint,
+    facts: Sequence[Fact],
+    tokens: int,
+    material: HandoffMaterial | None = None,
+    *,
+    names_commands: bool = True,
 ) -> str:
     """What a fresh window is given to start with, in at most so many tokens, the most important first.
 
     The task and every failure that is not resolved are always there: failures are cut short before they take too much,
     and only they may lift the brief above `tokens`. `material` is what is known of the conversation; of the rest,
-    what does not fit is counted and can be looked up.
+    what does not fit is counted and can be looked up. `names_commands` says whether a line tells how.
     """
     if not is_enough(tokens, _FEWEST_BRIEF):
         raise BadSetting(f"resume: tokens={tokens!r:.40} is too small; use at least {_FEWEST_BRIEF}, for example 4000")
@@ -491,7 +496,8 @@ def resume_brief(
     fixed, rest = _always(_without_repeats(known.lines, tokens), tokens, counter)
     rest = [*rest, *_own_lines(checkpoint)]
     counts = _counts(checkpoint, facts)
-    bare = counter.text(render_record(_record([*fixed, _way_back(len(rest))], counts, ()))) + _HEADINGS
+    way_back = _way_back if names_commands else _no_way_back
+    bare = counter.text(render_record(_record([*fixed, *way_back(len(rest))], counts, ()))) + _HEADINGS
     room = tokens - bare
     # The story tells what was looked at, passed or installed.
     ledger = [
@@ -504,8 +510,8 @@ def resume_brief(
     story.start()
     story.fill(room - sum(counter.texts([f"\n- {line.written}" for line in chosen])))
     while True:
-        left = _way_back(len(rest) - len(chosen))
-        text = render_record(_record([*fixed, *chosen, left], counts, story.lines()))
+        left = way_back(len(rest) - len(chosen))
+        text = render_record(_record([*fixed, *chosen, *left], counts, story.lines()))
         beyond = counter.text(text) - tokens
         if beyond <= 0 or (story.is_empty and not chosen):
             return text
@@ -534,10 +540,14 @@ def _own_lines(checkpoint: Checkpoint) -> Iterator[LedgerLine]:
         yield LedgerLine(STANDING, f"archived: {clip_line(line.summary)}, {line.tokens:,} tokens ({line.id})", at)
 
 
-def _way_back(left_out: int) -> LedgerLine:
+def _no_way_back(_left_out: int) -> list[LedgerLine]:
+    return []
+
+
+def _way_back(left_out: int) -> list[LedgerLine]:
     more = f", {left_out:,} of which did not fit in here" if left_out else ""
     text = f'originals: `compactor recall ID`, `compactor recall --search "words"`; facts: `compactor facts`{more}'
-    return LedgerLine(STANDING, text, 0, True)
+    return [LedgerLine(STANDING, text, 0, True)]
 
 
 def _always(

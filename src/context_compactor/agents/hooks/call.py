@@ -14,7 +14,7 @@ from context_compactor.agents.coding_agents import CLAUDE_CODE, CODEX, CodingAge
 from context_compactor.agents.hook_state import AgentSessionRow
 from context_compactor.agents.paths import prepare_home, session_key, settings_fingerprint, subagent_log
 from context_compactor.agents.steering import effective_compaction
-from context_compactor.agents.sync import AgentLog, hook_state_of, update_hook_state
+from context_compactor.agents.sync import AgentLog, update_hook_state
 from context_compactor.files import write_atomically
 from context_compactor.settings import Settings
 from context_compactor.text import printable
@@ -102,6 +102,8 @@ def with_log(payload: dict[str, Any], agent: CodingAgent, root: str) -> dict[str
     return {**payload, "transcript_path": str(path)}
 
 
+FROM_INSIDE = ("loaded", "compact")
+"""Events that come from a plugin of ours which runs inside the agent."""
 # No text has so few characters for each token, or hardly any: what is below need not be counted.
 _LEAST_CHARS = 2
 _NEVER = 0
@@ -123,9 +125,8 @@ def set_thresholds(call: HookCall, **more: object) -> AgentSessionRow:
 
 
 def _who_compacts(call: HookCall) -> str:
-    """Who compacts in this session, as far as earlier ones of the project show it."""
-    with hook_state_of(call.root) as state:
-        replaces = any(row.has_asked for row in state.rows() if row.agent == call.agent.name)
+    """Who compacts in this session: as long as our plugin has not spoken up in it, the agent itself."""
+    replaces = call.event in FROM_INSIDE or (call.row is not None and call.row.has_plugin)
     return effective_compaction(call.agent, call.settings, replaces=replaces).way
 
 

@@ -11,7 +11,7 @@ from msgspec import structs
 from context_compactor.agents.adoption import note_offer, withdraw_offer
 from context_compactor.agents.coding_agents import CodingAgent
 from context_compactor.agents.hook_log import log_hook
-from context_compactor.agents.hooks.call import HookAnswer, HookCall
+from context_compactor.agents.hooks.call import HookAnswer, HookCall, set_thresholds
 from context_compactor.agents.steering import steering_instructions, steering_request
 from context_compactor.agents.sync import synced_session
 from context_compactor.agents.transcript_tail import last_window_tokens
@@ -41,9 +41,15 @@ _GO_ON = (
 )
 
 
+def loaded(call: HookCall) -> None:
+    """The plugin inside the agent has started, so that it can compact in this session."""
+    set_thresholds(call)
+
+
 def compact(call: HookCall) -> HookAnswer:
-    """Our record of everything up to here, or the reason why the agent shall compact by itself."""
+    """Our record of everything up to here, what to ask the agent's own model for, or why it shall compact by itself."""
     began = time.perf_counter()
+    set_thresholds(call)
     if call.settings.agent_compaction == "beside":
         return _pass(call, 'agent_compaction is "beside"')
     if call.settings.agent_compaction == "steered":
@@ -59,7 +65,7 @@ def compact(call: HookCall) -> HookAnswer:
             return _pass(call, report.reason)
         record = _record(core)
         if not record:
-            withdraw_offer(core)
+            views.undo(core)
             return _pass(call, "the compacted context holds no record")
         note_offer(core, record)
     log_hook(

@@ -64,6 +64,7 @@ _HANDLERS = {
     "user-prompt-submit": ("brief", "user_prompt_submit"),
     "subagent-start": ("subagents", "subagent_start"),
     "subagent-stop": ("subagents", "subagent_stop"),
+    "loaded": ("compact", "loaded"),
     "compact": ("compact", "compact"),
     "undo": ("compact", "undo"),
     "plan": ("compact", "plan"),

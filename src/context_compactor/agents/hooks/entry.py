@@ -28,6 +28,7 @@ EVENTS = (
     "subagent-stop",
     "stop",
     "session-end",
+    "loaded",
     "compact",
     "shorten",
     "undo",

@@ -14,7 +14,8 @@ from msgspec import structs
 from context_compactor.agents.coding_agents import AGENTS, CodingAgent
 from context_compactor.agents.hook_state import AgentSessionRow
 from context_compactor.agents.install.commands import Command
-from context_compactor.agents.install.doctor_activity import answers, briefs, firing, hook_log
+from context_compactor.agents.install.doctor_activity import briefs, firing, hook_log
+from context_compactor.agents.install.doctor_compaction import compaction
 from context_compactor.agents.install.doctor_findings import DoctorContext, Finding, look, ok, our_hooks_of, wrong
 from context_compactor.agents.install.doctor_hooks import hooks, others, programs, trust
 from context_compactor.agents.install.doctor_servers import servers, status_line
@@ -50,11 +51,11 @@ _BY_AGENT: tuple[tuple[str, AgentCheck], ...] = (
     ("hooks", hooks),
     ("trust", trust),
     ("firing", firing),
-    ("compaction", answers),
     ("brief", briefs),
     ("mcp", servers),
     ("status line", status_line),
     ("others", others),
+    ("compaction", compaction),
 )
 _LAST: tuple[tuple[str, Check], ...] = (("store", store), ("hook log", hook_log))
 

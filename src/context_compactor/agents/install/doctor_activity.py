@@ -178,35 +178,6 @@ def _events(row: AgentSessionRow) -> dict[str, tuple[int, str]]:
     }
 
 
-_MODES = {
-    "ours": "our record stands for its summary",
-    "steered": "its own model writes the summary, as we ask for it",
-    "beside": "it compacts by itself; we archive before it",
-}
-
-
-def answers(ctx: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
-    """Who compacts in an agent with an extension of ours, and what became of the last compaction."""
-    if not agent.extension or ctx.settings is None or not our_hooks_of(ctx, agent):
-        return
-    mode = ctx.settings.agent_compaction
-    yield ok(f'{agent.title}: agent_compaction is "{mode}": {_MODES[mode]}')
-    keys = {row.key for row in ctx.rows if row.agent == agent.name}
-    asked = [line for line in read_hook_log(str(ctx.root)) if line.get("event") == "compact"]
-    lines = [line for line in asked if line.get("key") in keys]
-    if not lines:
-        yield ok(f"{agent.title} has not asked for a compaction in {ctx.root} yet")
-        return
-    last = lines[-1]
-    when = (
-        f"{agent.title} asked {len(lines):,}× for a compaction, last at {moment(timestamp_seconds(last.get('time')))}"
-    )
-    if last.get("what") == "passed" and mode == "ours":
-        yield look(f"{when}, and had to compact by itself: {last.get('reason')}", "See “hook log” and “settings”")
-    else:
-        yield ok(f"{when}: {last.get('what')}")
-
-
 _GIVEN, _ARRIVED, _AGAIN = "brief given", "brief arrived", "brief given again"
 # A brief is given just before the agent writes down that it has compacted.
 _BEFORE_SECONDS = 120.0

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from context_compactor import __version__
-from context_compactor.agents.coding_agents import CLAUDE_CODE, CODEX, CodingAgent, HookEvent
+from context_compactor.agents.coding_agents import CLAUDE_CODE, CodingAgent, HookEvent
 from context_compactor.agents.install.commands import (
     BY_NAME,
     NAME,
@@ -38,12 +38,9 @@ from context_compactor.agents.install.doctor_findings import (
     wrong,
 )
 from context_compactor.agents.install.plan import InstallRecords, plan_install
-from context_compactor.agents.install.settings_files import has_our_prompt
 from context_compactor.agents.install.targets import read_json_or_empty, read_toml_or_empty, targets
 from context_compactor.agents.install.text_edits import value_at
-from context_compactor.agents.steering import effective_compaction
 from context_compactor.errors import CompactorError
-from context_compactor.settings import Settings
 from context_compactor.text import one_line
 
 _SECONDS = 10.0
@@ -388,7 +385,6 @@ _SIMILAR_PROGRAMS = (
 )
 _AROUND = {"PreCompact": ("auto", "manual"), "PostCompact": ("auto", "manual"), "SessionStart": ("compact",)}
 _ONE_OWNER = "Let only one of them manage the context: switch one off"
-_FALSE = ("", "0", "false", "no", "off")
 
 
 def others(ctx: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
@@ -408,8 +404,6 @@ def others(ctx: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
     if beside:
         names = ", ".join(f"`{one_line(hook.command, 60)}`" for hook in beside[:3])
         yield ok(f"{agent.title} also calls {names} after tools; that does no harm unless it replaces outputs")
-    if not agent.extension:
-        yield _own_compaction(ctx, agent, found)
 
 
 def _similar_programs(foreign: list[RegisteredHook], found: list[SettingsSource]) -> dict[str, str]:
@@ -428,46 +422,3 @@ def _similar_name(command: str) -> str | None:
 
 def _is_around(hook: RegisteredHook) -> bool:
     return any(hook.matches(value) for value in _AROUND.get(hook.event, ()))
-
-
-def _own_compaction(ctx: DoctorContext, agent: CodingAgent, found: list[SettingsSource]) -> Finding:
-    off = _switched_off(ctx, found) if agent is CLAUDE_CODE else ""
-    if off:
-        what = f"{agent.title} does not compact by itself ({off}): a session ends when its window is full"
-        return look(what, "Remove that, or use /compact in time; the status line shows how full it is")
-    limit = next(
-        (source.values[name] for source in found if (name := "model_auto_compact_token_limit") in source.values), None
-    )
-    when = f" above {limit:,} tokens" if isinstance(limit, int) else ""
-    settings = ctx.settings or Settings()
-    replaces = any(row.has_asked for row in ctx.rows if row.agent == agent.name)
-    steers = bool(agent.max_request_chars) or any(has_our_prompt(source.values) for source in found)
-    now = effective_compaction(agent, settings, replaces=replaces, steers=steers)
-    if now.way == "ours":
-        return ok(f"{agent.title} goes on with our record{when} instead of a summary of its own")
-    how = " in our format" if now.way == "steered" else ""
-    why = f" (agent_compaction is {settings.agent_compaction!r}: {now.reason})" if now.reason else ""
-    if now.way == "steered" and agent is CODEX:
-        why = " (compaction by OpenAI's own servers ignores our request)"
-    return ok(
-        f"{agent.title} compacts by itself{how}{when}; we archive before it and give the model a brief afterwards{why}"
-    )
-
-
-def _switched_off(ctx: DoctorContext, found: list[SettingsSource]) -> str:
-    state = targets(CLAUDE_CODE, ctx.user, BY_NAME)[1].path
-    for name in ("DISABLE_AUTO_COMPACT", "DISABLE_COMPACT"):
-        if _is_set(ctx.env, name):
-            return f"{name} in the environment"
-        for source in found:
-            if _is_set(source.values.get("env"), name):
-                return f"{name} in {source.path}"
-    if value_at(read_json_or_empty(state), ("autoCompactEnabled",)) is False:
-        return f"autoCompactEnabled in {state}"
-    return next(
-        (f"autoCompactEnabled in {each.path}" for each in found if each.values.get("autoCompactEnabled") is False), ""
-    )
-
-
-def _is_set(env: Any, name: str) -> bool:
-    return isinstance(env, Mapping) and str(env.get(name, "")).lower() not in _FALSE

@@ -16,6 +16,12 @@ const REPORTED_CALL = /<tool-use-id>([^<]*)<\/tool-use-id>/
 const STANDS_FOR = /stands for ([\d,]+) earlier messages \(([\d,]+) tokens/
 
 export function register(on) {
+  // Nobody waits for it: only the status line and `compactor doctor` ask whether this file was loaded.
+  on('session.start', async ($, e, next) => {
+    ask($, 'loaded', OTHER_MS, {})
+    return next(e)
+  })
+
   on('session.compact', async ($, e, next) => {
     if (e.trigger === 'precompute') return { skip: 'Context Compactor writes the record when it is needed' }
     const isUndo = e.instructions?.trim().toLowerCase() === UNDO
