@@ -32,10 +32,16 @@ await trigger('experimental.chat.messages.transform', {}, { messages: head })
 const conversation = head.map(message => message.parts.map(part => part.text).join('\n')).join('\n\n')
 const own = ['OPENCODE ASKS', conversation, ...compacting.context].join('\n\n')
 const request = compacting.prompt ? [compacting.prompt, 'The history:', conversation].join('\n\n') : own
-const done = input => trigger('experimental.text.complete', { sessionID, partID: 'p', ...input }, { text: reply })
+// A model that answers with nothing completes no text.
+const done = input => (reply === '' ? { text: '' } : trigger('experimental.text.complete', { sessionID, partID: 'p', ...input }, { text: reply }))
 const kept = (await done({ messageID: 'summary' })).text
 const said = (await done({ messageID: 'later' })).text
 const before = JSON.stringify(messages)
 await trigger('experimental.chat.messages.transform', {}, { messages })
 await hooks.event({ event: { type: 'session.compacted', properties: { sessionID } } })
-console.log(JSON.stringify({ request, kept, said, config, toasts, isUntouched: JSON.stringify(messages) === before }))
+const isUntouched = JSON.stringify(messages) === before
+summary.info = { ...summary.info, sessionID, finish: 'stop' }
+summary.parts = [{ type: 'text', text: kept }]
+await trigger('experimental.chat.messages.transform', {}, { messages: [summary, { info: { sessionID }, parts: [] }] })
+const sees = summary.parts.map(part => part.text).join('')
+console.log(JSON.stringify({ request, kept, said, sees, config, toasts, isUntouched }))

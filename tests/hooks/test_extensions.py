@@ -234,9 +234,9 @@ ASKED = {"info": {"id": "m5", "role": "user"}, "parts": [{"type": "compaction", 
 TALK = [part("m1", "user"), part("m2", "assistant"), part("m3", "assistant"), part("m4", "assistant"), ASKED]
 
 
-def opencode(fake: Fake, messages: list[Any] = TALK, tail: int = 2, seconds: float = 20) -> Any:
+def opencode(fake: Fake, messages: list[Any] = TALK, tail: int = 2, seconds: float = 20, reply: str = "done") -> Any:
     """What came of a compaction in OpenCode that keeps the messages from `tail` on."""
-    given = {"messages": messages, "tail": tail, "cwd": str(fake.folder), "reply": "done"}
+    given = {"messages": messages, "tail": tail, "cwd": str(fake.folder), "reply": reply}
     engine = Path(__file__).with_name("opencode_engine.mjs")
     return run_node(engine, fake.extension(OPENCODE, seconds), json.dumps(given))
 
@@ -252,6 +252,21 @@ def test_in_opencode_the_record_stands_for_the_summary_and_the_model_is_asked_fo
     assert (compact[1]["session_id"], compact[1]["trigger"]) == ("session-1", "auto")
     assert [each["info"]["id"] for each in compact[1]["messages"]] == ["m1", "m2"]
     assert (after[0][1], len(after[1]["messages"])) == ("post-compact", len(TALK))
+
+
+def test_in_opencode_the_record_is_there_although_the_model_answers_with_nothing(fake: Fake):
+    fake.answering(compact=printed({"record": RECORD}))
+    seen = opencode(fake, reply="")
+    assert (seen["kept"], seen["sees"]) == ("", RECORD)
+    fake.answering(compact=printed({"pass": "beside"}))
+    assert opencode(fake, reply="")["sees"] == ""
+
+
+def test_in_opencode_a_request_that_is_no_compaction_keeps_its_messages(fake: Fake):
+    fake.answering(compact=printed({"record": RECORD}))
+    seen = opencode(fake, [*TALK, part("m6", "assistant")])
+    assert seen["request"].startswith("OPENCODE ASKS")
+    assert [arguments[1] for arguments, _ in fake.calls] == ["post-compact"]
 
 
 def test_in_opencode_a_question_at_the_end_of_what_is_compacted_stands_behind_the_record(fake: Fake):

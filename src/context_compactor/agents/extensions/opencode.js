@@ -35,10 +35,11 @@ export const Compactor = async ({ client, directory }) => {
   async function compact(sessionID, head, prompt) {
     const all = await messagesOf(sessionID);
     const end = all.findIndex((message) => message.info.id === head.at(-1).info.id) + 1;
-    const last = all.findLast((message) => message.parts.some((part) => part.type === "compaction"));
-    const isAuto = last?.parts.some((part) => part.type === "compaction" && part.auto);
-    if (end === 0) return;
-    const answer = await ask("compact", call(sessionID, all.slice(0, end), { trigger: isAuto ? "auto" : "manual" }));
+    // The request for a compaction is then the newest message. Anything else is another request, and left alone.
+    const request = all.at(-1)?.parts.find((part) => part.type === "compaction");
+    if (!request || end === 0) return;
+    const trigger = request.auto ? "auto" : "manual";
+    const answer = await ask("compact", call(sessionID, all.slice(0, end), { trigger }));
     if (answer.isMissing && !isTold) {
       isTold = true;
       await client.tui.showToast({ body: { message: MISSING, variant: "warning" } });
@@ -71,6 +72,7 @@ export const Compactor = async ({ client, directory }) => {
       asked.delete(sessionID);
       if (messages.length === 0) asked.clear();
       if (prompt) await compact(sessionID, messages, prompt);
+      else complete(messages, records.get(sessionID));
     },
 
     "experimental.text.complete": async ({ sessionID, messageID }, output) => {
@@ -84,12 +86,19 @@ export const Compactor = async ({ client, directory }) => {
 
     event: async ({ event }) => {
       const { sessionID } = event.properties ?? {};
-      if (event.type === "session.idle" || event.type === "session.error") records.delete(sessionID);
+      if (event.type === "session.error") records.delete(sessionID);
       if (event.type === "session.compacted") await ask("post-compact", call(sessionID, await messagesOf(sessionID)));
     },
   };
   return Object.fromEntries(Object.entries(hooks).map(([name, hook]) => [name, unharmed(hook)]));
 };
+
+/** Put a record into a summary that has stayed empty, since a model that answers with nothing completes no text. */
+function complete(messages, record) {
+  const { info, parts } = messages.findLast((message) => message.info.summary === true) ?? {};
+  if (record === undefined || !info?.finish || info.error || parts.some((part) => isText(part.text))) return;
+  parts.push({ id: `${info.id}-record`, sessionID: info.sessionID, messageID: info.id, type: "text", text: record });
+}
 
 /** What the user said last and nobody has answered in these messages: that is not in the record. */
 function openPrompts(head) {
