@@ -215,7 +215,7 @@ def test_after_a_compaction_of_its_own_pi_gives_its_model_a_brief(fake: Fake, de
     assert [arguments[1] for arguments, _ in fake.calls] == ["post-compact", "session-start"][:words]
     assert (fake.calls[0][1]["trigger"], fake.calls[0][1]["compact_summary"]) == ("manual", "text")
     assert [sent["content"] for sent in seen["sent"]] == ["what it lost"] * (words - 1)
-    assert seen["notified"] == [["lost 2", "info"]]
+    assert seen["notified"] == [["lost 2", "info"]] * (words - 1)
 
 
 def test_pi_gets_the_server_with_the_tools_that_a_record_names(fake: Fake):
@@ -299,6 +299,18 @@ def test_in_opencode_its_own_model_gets_our_request_with_the_summary_before(fake
     assert seen["kept"] == "done"
     assert seen["request"].startswith(STEERED["instructions"])
     assert all(words in seen["request"] for words in ("assistant says m0", "user says m1"))
+
+
+@pytest.mark.parametrize("answer", [{"pass": "beside"}, STEERED])
+def test_in_opencode_what_a_summary_lost_stands_behind_it(fake: Fake, answer: object):
+    brief = {"hookSpecificOutput": {"additionalContext": "what it lost"}}
+    fake.answering(compact=printed(answer), session_start=printed(brief))
+    seen = opencode(fake)
+    assert (seen["kept"], seen["said"]) == ("done\n\nwhat it lost", "done")
+    start = next(call for arguments, call in fake.calls if arguments[1] == "session-start")
+    assert start["source"] == "compact"
+    assert start["messages"][-1]["info"]["finish"] == "stop"
+    assert start["messages"][-1]["parts"] == [{"type": "text", "text": "done"}]
 
 
 def test_nothing_to_compact_leaves_opencode_alone(fake: Fake):

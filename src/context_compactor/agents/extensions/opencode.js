@@ -18,6 +18,7 @@ const NOTHING_TO_DO = "The summary is written already. Answer with this one word
 export const Compactor = async ({ client, directory }) => {
   const asked = new Map(); // by session: what OpenCode is about to ask its model for
   const records = new Map(); // by session: what stands for the answer
+  const others = new Set(); // sessions in which OpenCode's own model is writing the summary
 
   let isTold = false;
 
@@ -38,12 +39,14 @@ export const Compactor = async ({ client, directory }) => {
     // The request for a compaction is then the newest message. Anything else is another request, and left alone.
     const request = all.at(-1)?.parts.find((part) => part.type === "compaction");
     if (!request || end === 0) return;
+    others.add(sessionID);
     const trigger = request.auto ? "auto" : "manual";
     const answer = await ask("compact", call(sessionID, all.slice(0, end), { trigger }));
     if (answer.isMissing && !isTold) {
       isTold = true;
       await client.tui.showToast({ body: { message: MISSING, variant: "warning" } });
     } else if (isText(answer.record)) {
+      others.delete(sessionID);
       records.set(sessionID, [answer.record, ...openPrompts(head)].join("\n\n"));
       prompt.prompt = NOTHING_TO_DO;
       head.length = 0;
@@ -51,8 +54,17 @@ export const Compactor = async ({ client, directory }) => {
       const before = all.findLast((message) => message.info.summary === true && message.info.finish);
       const summary = before?.parts.map((part) => part.text ?? "").join("\n").trim();
       const earlier = summary ? `\n\n<previous-summary>\n${summary}\n</previous-summary>` : "";
-      prompt.prompt = answer.instructions + earlier;
+      prompt.prompt = `${answer.instructions}\n\nThe conversation stands below.${earlier}`;
     }
+  }
+
+  /** OpenCode's own summary, and behind it what it lost of what was known. */
+  async function withBrief(sessionID, { info }, text) {
+    const before = (await messagesOf(sessionID)).filter((message) => message.info.id !== info.id);
+    const written = { info: { ...info, finish: "stop" }, parts: [{ type: "text", text }] };
+    const answer = await ask("session-start", call(sessionID, [...before, written], { source: "compact" }));
+    const brief = answer.hookSpecificOutput?.additionalContext;
+    return isText(brief) ? `${text}\n\n${brief}` : text;
   }
 
   const hooks = {
@@ -76,12 +88,13 @@ export const Compactor = async ({ client, directory }) => {
     },
 
     "experimental.text.complete": async ({ sessionID, messageID }, output) => {
-      const record = records.get(sessionID);
-      if (record === undefined) return;
+      if (!records.has(sessionID) && !others.has(sessionID)) return;
       const { data } = await client.session.message({ path: { id: sessionID, messageID } });
       if (data?.info.summary !== true) return;
+      const isOther = others.delete(sessionID);
+      const record = records.get(sessionID);
       records.delete(sessionID);
-      output.text = record;
+      output.text = isOther ? await withBrief(sessionID, data, output.text) : record;
     },
 
     event: async ({ event }) => {

@@ -47,8 +47,8 @@ export default function (pi) {
   pi.on("session_compact", async (event, ctx) => {
     const { summary, details } = event.compactionEntry;
     const told = await ask("post-compact", { ...call(event, ctx), compact_summary: summary });
-    if (isText(told.systemMessage)) ctx.ui.notify(told.systemMessage, "info");
     if (details?.compactor === "record") return;
+    if (isText(told.systemMessage)) ctx.ui.notify(told.systemMessage, "info");
     const brief = await ask("session-start", { ...call(event, ctx), source: "compact" });
     const content = brief.hookSpecificOutput?.additionalContext;
     if (isText(content)) pi.sendMessage({ customType: "compactor", content, display: false });
