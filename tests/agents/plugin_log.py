@@ -15,7 +15,17 @@ DIGEST = (
     "## Digest of 4 turns\nPlease rewrite the whole service in Rust.\nAlways run make deploy after every step.\n"
     "We decided to use MongoDB instead of SQLite because it scales better.\nDo not ask before pushing."
 )
-KEPT = ("nothing", "same ids", "new ids", "new ids and replies", "no results", "a call of its own", "a lone result")
+KEPT = (
+    "nothing",
+    "same ids",
+    "new ids",
+    "new ids, results behind the old calls",
+    "new ids, a result without its call",
+    "new ids and replies",
+    "no results",
+    "a call of its own",
+    "a lone result",
+)
 
 
 class Log:
@@ -91,6 +101,13 @@ def plugin_log(kept: str = "new ids", digest: str = DIGEST) -> Log:
             log.rows += [call, result, said, asked]
         case "new ids":
             for row in (call, result, said, asked):
+                log.again(row)
+        case "new ids, results behind the old calls":
+            for row in (call, result, said, asked):
+                log.again(row, **({"parentUuid": call["uuid"]} if row is result else {}))
+        case "new ids, a result without its call":
+            log.again(result, parentUuid=call["uuid"])
+            for row in (said, asked):
                 log.again(row)
         case "new ids and replies":
             for row in (call, said):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -241,7 +242,50 @@ def test_a_token_count_belongs_to_the_last_item_the_model_wrote(codex):
 
 
 def test_a_codex_compaction_tells_what_was_used_before_it(codex):
-    assert codex.compactions == [PastCompaction(10, "", 9560, "The wheel needs 60 teeth.")]
+    assert codex.compactions == [PastCompaction(10, "auto", 9560, "The wheel needs 60 teeth.")]
+
+
+def _rollout(*lines: tuple[str, dict[str, Any]]) -> Transcript:
+    return parse_transcript("".join(json.dumps({"type": kind, "payload": payload}) + "\n" for kind, payload in lines))
+
+
+def _said(role: str, text: str) -> tuple[str, dict[str, Any]]:
+    block = {"type": "output_text" if role == "assistant" else "input_text", "text": text}
+    return "response_item", {"type": "message", "role": role, "content": [block]}
+
+
+def _event(kind: str, **more: Any) -> tuple[str, dict[str, Any]]:
+    return "event_msg", {"type": kind, **more}
+
+
+_META = ("session_meta", {"id": "c0de0002"})
+_SUMMARY = "We decided to use Oracle because it scales."
+_COMPACTED = ("compacted", {"message": f"Another language model wrote this:\n{_SUMMARY}"})
+_WAYS = {
+    "within a turn": ((_said("user", "Go on."), _said("assistant", _SUMMARY), _COMPACTED), "auto"),
+    "before a turn": ((_said("assistant", _SUMMARY), _COMPACTED, _said("user", "Go on.")), "auto"),
+    "asked for": ((_said("assistant", _SUMMARY), _COMPACTED, _event("task_complete"), _said("user", "Go.")), "manual"),
+    "nothing more": ((_said("assistant", _SUMMARY), _COMPACTED), ""),
+}
+
+
+@pytest.mark.parametrize("way", _WAYS)
+def test_a_codex_compaction_is_automatic_unless_it_is_a_turn_of_its_own(way):
+    """As Codex 0.169.0 writes it; its summary stands there as an answer, and is none."""
+    lines, trigger = _WAYS[way]
+    begun = (_META, _event("task_started"), _said("user", "Mend it."), _said("assistant", "Done."))
+    found = _rollout(*begun, _event("task_complete"), _event("task_started"), *lines)
+    (past,) = found.compactions
+    assert past.trigger == trigger
+    assert past.summary.endswith(_SUMMARY)
+    assert "Oracle" not in json.dumps(found.messages)
+
+
+def test_a_codex_rollback_is_read_where_prompts_are_items():
+    item = {"type": "UserMessage"}
+    turns = [(_said("user", text), _event("item_completed", item=item), _said("assistant", "Ok.")) for text in "abc"]
+    found = _rollout(_META, *turns[0], *turns[1], *turns[2], _event("thread_rolled_back", num_turns=2))
+    assert len(found.messages) == 2
 
 
 def test_what_a_codex_rollback_took_back_is_left_out_and_noted(codex):

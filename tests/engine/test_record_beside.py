@@ -145,6 +145,46 @@ def test_what_stands_beside_the_record_stays_in_the_conversation(dialect, way, w
     assert CLOSING not in left
 
 
+CLIENT_TEXTS = st.one_of(
+    st.sampled_from(
+        (
+            REMINDER,
+            "<system-reminder>\n# claudeMd\nA tag is closed with </system-reminder> there.\n</system-reminder>\n",
+            "<environment_context>\n  <cwd>/repo</cwd>\n</environment_context>",
+            "# AGENTS.md instructions for /repo\n\n<INSTRUCTIONS>\nNever push.\n</INSTRUCTIONS>",
+            "<local-command-caveat>Caveat</local-command-caveat>\n<command-name>/compact</command-name>",
+        )
+    ),
+    st.text(st.characters(exclude_characters="<[", exclude_categories=("Cs",)), max_size=40).map(
+        lambda text: f"<system-reminder>{text}</system-reminder>"
+    ),
+)
+
+
+@pytest.mark.parametrize("dialect", DIALECT_NAMES)
+@given(before=st.lists(CLIENT_TEXTS, max_size=4), behind=st.lists(st.text(min_size=1).filter(str.strip), max_size=3))
+def test_the_record_of_a_compaction_is_found_among_the_other_blocks_of_its_message(dialect, before, behind):
+    spoken = DIALECTS[dialect]
+    first = spoken.user_text(RECORD).raw
+    block = {"text": ""} if dialect in ("gemini", "bedrock") else blocks_of(first, "text")[0]
+    blocks = [block | {"text": text} for text in (*before, RECORD, *behind)]
+    raw = first | {"parts" if dialect == "gemini" else "content": blocks}
+    live, record = open_record(spoken.parse([raw]), spoken)
+    assert record is not None
+    assert record.quotes[0].text == f"Fix the parser.\n{CLOSING}\nNow."
+    left = [part.text.strip("\n") for each in live for part in each.parts]
+    assert left == [text.strip("\n") for text in (*before, *behind)]
+
+
+@pytest.mark.parametrize("dialect", DIALECT_NAMES)
+@given(before=CLIENT_TEXTS.filter(lambda text: text.startswith("<")))
+def test_the_record_of_a_compaction_is_found_behind_a_reminder_in_the_same_text(dialect, before):
+    spoken = DIALECTS[dialect]
+    live, record = open_record([spoken.user_text(f"{before}\n{RECORD}")], spoken)
+    assert record is not None
+    assert [message.text.strip() for message in live] == [before.strip()]
+
+
 @pytest.mark.parametrize("between", ["", " ", "\n", "\n\n"])
 @pytest.mark.parametrize("dialect", DIALECT_NAMES)
 def test_a_record_that_a_client_has_joined_with_other_texts_is_found(dialect, between):

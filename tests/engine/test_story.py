@@ -16,7 +16,7 @@ from context_compactor.engine.classify import classify
 from context_compactor.engine.story import story_units
 from tests.engine import promises
 from tests.engine.sessions import sessions
-from tests.engine.talks import DIALECT_NAMES, Talk, bash, edit, read, talk_in
+from tests.engine.talks import DIALECT_NAMES, Call, Talk, bash, edit, read, talk_in
 from tests.facts.conversations import agent, turns_of, user
 
 FILLER = "\n".join(f"    value_{number} = compute(step={number}, table='t{number}')" for number in range(400))
@@ -179,3 +179,40 @@ def test_decisions_say_how_much_of_a_text_is_told():
     ]
     assert reasons[0] == "in the record, word for word"
     assert re.fullmatch(r"in the record \(\d+ of 31 sentences\)", reasons[1])
+
+
+LAUNCHED = (
+    "Async agent launched successfully. (Never quote the agentId below.)\nagentId: a2a9fa6c0233a4d55 (internal ID)"
+)
+ENDED = (
+    "<task-notification>\n<task-id>a2a9fa6c0233a4d55</task-id>\n<status>completed</status>\n"
+    '<summary>Agent "Find callers" finished</summary>\n<result>is_valid is called in login.py only.\n{more}</result>\n'
+    "</task-notification>"
+)
+
+
+def delegating() -> Talk:
+    """A sub-agent that was started in the background."""
+    talk = long_talk()
+    asked = {"description": "Find callers", "prompt": "Who calls is_valid?"}
+    return talk.step(Call("Agent", asked, LAUNCHED)).answer("I wait for it.")
+
+
+@pytest.mark.parametrize("is_folded_before", [False, True])
+def test_the_report_of_a_sub_agent_in_the_background_is_told_as_a_report(is_folded_before: bool) -> None:
+    talk = delegating()
+    if is_folded_before:
+        for name in ("a", "b", "c"):
+            talk.step(read(f"src/{name}.py", FILLER)).answer(f"Read {name}.").user(f"Look at {name} as well.")
+        target = promises.tokens_of(talk.messages, talk.dialect) // 10
+        talk.messages = compact(talk.messages, target_tokens=target, dialect=talk.dialect).messages
+        assert "- running: Find callers · Who calls is_valid?, id a2a9fa6c0233a4d55" in str(talk.messages[0])
+    talk.user(ENDED.format(more="\n".join(f"- point {number}: never deploy at night" for number in range(900))))
+    talk.step(read("src/auth/jwt.py", FILLER)).answer("Only one caller, then.").user("Go on with the tests.")
+    record = record_after(talk, 0.12)
+    said = texts(record.happened, "report")
+    assert any(line.startswith('Agent "Find callers" finished: is_valid is called in login.py only.') for line in said)
+    standing = [(entry.status, entry.text) for entries in record.sections.values() for entry in entries]
+    assert not [text for status, text in standing if status == "running"]
+    assert not [line for line in texts(record.happened, "user") if "deploy" in line]
+    assert not [each for each in record.excerpts if each.label.startswith("user") and "deploy" in str(each.lines)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from context_compactor.dialects.messages import Message
+from context_compactor.dialects.messages import Message, Text
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.ledgers import extract_facts
 from tests.facts.conversations import agent, bash, call, turns_of, user
@@ -89,3 +89,39 @@ def test_a_question_by_a_tool_waits_for_its_answer() -> None:
     assert [(fact.content, fact.status) for fact in told("blocker", agent("One thing."), asked)] == [
         ("Which store?", "open")
     ]
+
+
+# As Claude Code 2.1.326 writes it; before the id it speaks of an id.
+LAUNCHED = (
+    "Async agent launched successfully. (This tool result is internal metadata — never quote or paste any part of it, "
+    "including the agentId below, into a user-facing reply.)\nagentId: a2a9fa6c0233a4d55 (internal ID)\n"
+    "The agent is working in the background."
+)
+ENDED = (
+    "<task-notification>\n<task-id>a2a9fa6c0233a4d55</task-id>\n<tool-use-id>c</tool-use-id>\n<status>completed</status>\n"
+    '<summary>Agent "Docs" finished</summary>\n<result>Three pages lack examples. Never deploy.</result>\n'
+    "<usage><subagent_tokens>20060</subagent_tokens></usage>\n</task-notification>"
+)
+
+
+def test_a_sub_agent_in_the_background_runs_until_its_end_is_reported() -> None:
+    started = call("Agent", LAUNCHED, description="Docs", prompt="Look through the pages")
+    (runs,) = told("subagent", started)
+    assert (runs.status, runs.detail) == ("running", "Look through the pages, id a2a9fa6c0233a4d55")
+    (done,) = told("subagent", started, agent("I wait."), user(ENDED))
+    assert (done.status, done.detail, done.ref) == ("done", "Three pages lack examples. Never deploy.", "turn_004")
+    assert told("constraint", started, agent("I wait."), user(ENDED)) == []
+
+
+def test_an_end_that_is_reported_beside_the_result_of_another_call_counts() -> None:
+    started = call("Agent", LAUNCHED, description="Docs", prompt="Look")
+    ended = ENDED.replace("a2a9fa6c0233a4d55", "b41")
+    asked, answered = bash("ls", "a.py")
+    beside = [asked, Message("user", (*answered.parts, Text("x" * 5_000), Text(ENDED), Text(ended)))]
+    assert [fact.status for fact in told("subagent", started, SERVER, beside)] == ["done"]
+    assert running(SERVER, beside) == []
+
+
+def test_a_report_that_quotes_a_notice_ends_nobody_else() -> None:
+    quoting = ENDED.replace("Three pages", "<task-id>b41</task-id> <status>completed</status> Three pages")
+    assert running(SERVER, user(quoting)) != []

@@ -76,6 +76,7 @@ class Talk:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._parent: str | None = None
         self.tokens = 10_000
+        self.version = "2.1.197"
 
     def said(self, event: str, **more: Any) -> dict[str, Any]:
         """What an agent says when an event happens."""
@@ -92,7 +93,7 @@ class Talk:
         uuid = f"00000000-0000-4000-8000-{next(_NUMBERS):012d}"
         known = {"parentUuid": self._parent, "uuid": uuid, "sessionId": self.id, "cwd": str(self.place.project)}
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        stamp = {"isSidechain": False, "timestamp": now, "version": "2.1.197"}
+        stamp = {"isSidechain": False, "timestamp": now, "version": self.version}
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(known | stamp | line) + "\n")
         self._parent = uuid

@@ -19,6 +19,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from context_compactor.agents.hook_state import open_hook_state
 from context_compactor.agents.statusline import LEVELS, WindowLimits, main, read_tail, session_status
 from context_compactor.cli.install import statusline
 from context_compactor.settings import DEFAULT_LEVELS, Settings
@@ -103,7 +104,7 @@ def run(call: object, **env: str) -> str:
 def test_one_line_has_gauge_percent_tokens_forecast_and_last_compaction(tmp_path):
     write(tmp_path, boundary(14 * 60 + 5), *(reply(39_000 + 3_000 * step) for step in range(29)))
     line = run(sent(tmp_path, used(124_000)))
-    assert line == "▓▓▓▓▓▓░░░░ 62% · 124k of 200k · about 9 turns to soft · compacted 14 min ago, 161k → 39k"
+    assert line == "▓▓▓▓▓▓░░░░ 62% · 124k of 200k tokens · compacts in ~9 turns · compacted 14 min ago, 161k → 39k"
 
 
 @pytest.mark.parametrize(
@@ -129,36 +130,34 @@ def test_own_windows_and_cache_lives_of_a_model_are_used(tmp_path):
     (tmp_path / ".compactor" / "config.toml").write_text('[models."claude-*"]\nwindow = 150_000\ncache_minutes = 2\n')
     write(tmp_path, reply(124_000, timestamp=at.isoformat()))
     status = session_status(sent(tmp_path, used(124_000)), PLAIN, at.timestamp() + 180)
-    assert status.used == "124k of 150k"
+    assert status.used == "124k of 150k tokens"
     assert "nothing extra" in status.forecast
 
 
 @pytest.mark.parametrize(
-    ("tokens", "head", "next_level"),
+    ("tokens", "head", "forecast"),
     [
-        (5_000, "▓░░░░░░░░░ 2% ·", "148k to soft"),
-        (153_000, "▓▓▓▓▓▓▓▓░░ 76% ·", "446 to soft"),
-        (154_000, "▓▓▓▓▓▓▓▓░░ 77% soft ·", "9k to aggressive"),
-        (164_000, "▓▓▓▓▓▓▓▓░░ 82% aggressive ·", "18k to emergency"),
-        (183_000, "▓▓▓▓▓▓▓▓▓░ 92% emergency ·", "8.8k to full"),
-        (199_000, "▓▓▓▓▓▓▓▓▓▓ 100% emergency ·", "of 200k"),
-        (230_000, "▓▓▓▓▓▓▓▓▓▓ 115% emergency ·", "of 200k"),
+        (5_000, "▓░░░░░░░░░ 2% · 5k of 200k tokens", "compacts in ~148k tokens"),
+        (153_000, "▓▓▓▓▓▓▓▓░░ 76% · 153k of 200k tokens", "compacts in ~446 tokens"),
+        (154_000, "▓▓▓▓▓▓▓▓░░ 77% · 154k of 200k tokens", "compacts soon"),
+        (164_000, "▓▓▓▓▓▓▓▓░░ 82% · 164k of 200k tokens", "compacts soon"),
+        (183_000, "▓▓▓▓▓▓▓▓▓░ 92% · 183k of 200k tokens", "almost full: run /compact"),
+        (199_000, "▓▓▓▓▓▓▓▓▓▓ 100% · 199k of 200k tokens", "full: run /compact"),
+        (230_000, "▓▓▓▓▓▓▓▓▓▓ 115% · 230k of 200k tokens", "full: run /compact"),
     ],
 )
-def test_the_level_is_a_word_and_the_next_one_is_named(tmp_path, tokens, head, next_level):
-    line = run(sent(tmp_path, used(tokens)))
-    assert line.startswith(head)
-    assert line.endswith(next_level)
+def test_what_comes_next_is_said_in_the_words_of_whoever_looks(tmp_path, tokens, head, forecast):
+    assert run(sent(tmp_path, used(tokens))) == f"{head} · {forecast}"
 
 
-def test_a_level_that_the_next_turn_reaches_is_named_as_such(tmp_path):
+def test_a_compaction_that_the_next_turn_brings_is_named_as_such(tmp_path):
     write(tmp_path, *(reply(tokens) for tokens in (120_000, 130_000, 140_000, 150_000)))
-    assert run(sent(tmp_path, used(150_000))).endswith(" · soft within a turn")
+    assert run(sent(tmp_path, used(150_000))).endswith(" · compacts with the next turn")
 
 
 def test_a_growth_of_nearly_nothing_is_no_number_of_turns_to_remember(tmp_path):
     write(tmp_path, *(reply(20_000 + step) for step in range(9)))
-    assert run(sent(tmp_path, used(20_010))).endswith(" · over 999 turns to soft")
+    assert run(sent(tmp_path, used(20_010))).endswith(" · compacts in over 999 turns")
 
 
 def test_levels_and_budget_are_those_of_the_settings():
@@ -187,7 +186,7 @@ def test_zeros_with_a_transcript_that_lags_behind_do_not_show_the_tokens_from_be
 
 def test_fields_that_are_null_are_taken_from_the_transcript(tmp_path):
     write(tmp_path, reply(50_000), reply(60_000), {"type": "user", "message": {"content": "go on"}})
-    assert run(sent(tmp_path, None)) == "▓▓▓░░░░░░░ 30% · 60k of 200k · 93k to soft"
+    assert run(sent(tmp_path, None)) == "▓▓▓░░░░░░░ 30% · 60k of 200k tokens · compacts in ~93k tokens"
 
 
 @pytest.mark.parametrize(
@@ -242,17 +241,17 @@ def test_an_end_that_cannot_be_read_leaves_what_is_before_it(tmp_path, end):
     write(tmp_path, reply(50_000), reply(60_000))
     with (tmp_path / "session.jsonl").open("ab") as file:
         file.write(end)
-    assert run(sent(tmp_path, None)).startswith("▓▓▓░░░░░░░ 30% · 60k of 200k")
+    assert run(sent(tmp_path, None)).startswith("▓▓▓░░░░░░░ 30% · 60k of 200k tokens")
 
 
 def test_a_line_of_five_megabytes_costs_the_forecast_and_nothing_else(tmp_path):
     write(tmp_path, reply(50_000), reply(60_000) | {"text": "x" * 5_000_000})
-    assert run(sent(tmp_path, used(60_000))) == "▓▓▓░░░░░░░ 30% · 60k of 200k · 93k to soft"
+    assert run(sent(tmp_path, used(60_000))) == "▓▓▓░░░░░░░ 30% · 60k of 200k tokens · compacts in ~93k tokens"
 
 
 def test_a_transcript_that_is_no_file_is_none(tmp_path):
     os.mkfifo(tmp_path / "session.jsonl")
-    assert run(sent(tmp_path, used(60_000))).endswith("93k to soft")
+    assert run(sent(tmp_path, used(60_000))).endswith("compacts in ~93k tokens")
     assert run(sent(tmp_path, None, transcript_path=str(tmp_path))).endswith("waiting for the first answer")
 
 
@@ -261,19 +260,19 @@ def test_a_transcript_that_is_no_file_is_none(tmp_path):
 
 def test_levels_of_the_environment_are_those_of_the_settings(tmp_path):
     line = run(sent(tmp_path, used(124_000)), COMPACTOR_LEVELS="soft=0.5:0.3", COMPACTOR_WINDOW="400k")
-    assert line == "▓▓▓░░░░░░░ 31% · 124k of 400k · 72k to soft"
+    assert line == "▓▓▓░░░░░░░ 31% · 124k of 400k tokens · compacts in ~72k tokens"
 
 
 @pytest.mark.parametrize(
     ("config", "ending"),
     [
-        ('summarizer = "openai/x"\nsummarizer_window = 9000\n', "124k of 200k · 29k to soft"),
-        ("window = 150_000\n", "83% aggressive · 124k of 150k · 11k to emergency"),
-        ("[levels.soft]\nthreshold = 0.5\n", "62% soft · 124k of 200k · 39k to aggressive"),
-        ('reserve_output_tokens = 0\n"enabled" = true\n', "124k of 200k · 36k to soft"),
-        ("enabled = false\n", "62% · 124k of 200k · compactor is off"),
-        ("window = -1\n", "62% · 124k of 200k · settings cannot be read, see compactor config"),
-        ("window = \xff", "62% · 124k of 200k · settings cannot be read, see compactor config"),
+        ('summarizer = "openai/x"\nsummarizer_window = 9000\n', "124k of 200k tokens · compacts in ~29k tokens"),
+        ("window = 150_000\n", "83% · 124k of 150k tokens · compacts soon"),
+        ("[levels.soft]\nthreshold = 0.5\n", "62% · 124k of 200k tokens · compacts soon"),
+        ('reserve_output_tokens = 0\n"enabled" = true\n', "124k of 200k tokens · compacts in ~36k tokens"),
+        ("enabled = false\n", "62% · 124k of 200k tokens · compactor is off"),
+        ("window = -1\n", "62% · 124k of 200k tokens · settings cannot be read, see compactor config"),
+        ("window = \xff", "62% · 124k of 200k tokens · settings cannot be read, see compactor config"),
     ],
 )
 def test_the_settings_of_the_project_hold(tmp_path, config, ending):
@@ -294,13 +293,13 @@ def test_the_settings_of_the_project_hold(tmp_path, config, ending):
     ],
 )
 def test_a_window_that_claude_code_was_told_to_use_is_the_window(tmp_path, told, window):
-    assert f"% · 50k of {window} · " in run(sent(tmp_path, used(50_000)), CLAUDE_CODE_AUTO_COMPACT_WINDOW=told)
+    assert f"% · 50k of {window} tokens · " in run(sent(tmp_path, used(50_000)), CLAUDE_CODE_AUTO_COMPACT_WINDOW=told)
 
 
 def test_without_a_window_in_the_input_the_known_one_of_the_model_is_used(tmp_path):
     call = sent(tmp_path, None, context_window=None, model={"id": "claude-sonnet-4-5[1m]"})
     write(tmp_path, reply(100_000))
-    assert run(call) == "▓░░░░░░░░░ 10% · 100k of 1M · 693k to soft"
+    assert run(call) == "▓░░░░░░░░░ 10% · 100k of 1M tokens · compacts in ~693k tokens"
 
 
 # Terminals
@@ -309,15 +308,14 @@ def test_without_a_window_in_the_input_the_known_one_of_the_model_is_used(tmp_pa
 def test_a_narrow_terminal_loses_what_matters_least(tmp_path):
     write(tmp_path, boundary(14 * 60 + 5), *(reply(39_000 + 3_000 * step) for step in range(29)))
     call = sent(tmp_path, used(156_000))
-    said = [run(call, COLUMNS=str(columns)) for columns in (0, 92, 71, 60, 50, 30, 15, 8, 1)]
+    said = [run(call, COLUMNS=str(columns)) for columns in (0, 80, 60, 45, 30, 15, 8, 1)]
     assert said == [
-        "▓▓▓▓▓▓▓▓░░ 78% soft · 156k of 200k · about 2 turns to aggressive · compacted 14 min ago, 161k → 39k",
-        "▓▓▓▓▓▓▓▓░░ 78% soft · 156k of 200k · about 2 turns to aggressive · compacted 14 min ago",
-        "▓▓▓▓▓▓▓▓░░ 78% soft · 156k of 200k · about 2 turns to aggressive",
-        "▓▓▓▓▓▓▓▓░░ 78% soft · about 2 turns to aggressive",
-        "▓▓▓▓▓▓▓▓░░ 78% soft",
-        "▓▓▓▓▓▓▓▓░░ 78% soft",
-        "78% soft",
+        "▓▓▓▓▓▓▓▓░░ 78% · 156k of 200k tokens · compacts soon · compacted 14 min ago, 161k → 39k",
+        "▓▓▓▓▓▓▓▓░░ 78% · 156k of 200k tokens · compacts soon · compacted 14 min ago",
+        "▓▓▓▓▓▓▓▓░░ 78% · 156k of 200k tokens · compacts soon",
+        "▓▓▓▓▓▓▓▓░░ 78% · compacts soon",
+        "▓▓▓▓▓▓▓▓░░ 78%",
+        "78%",
         "78%",
         "7",
     ]
@@ -325,7 +323,7 @@ def test_a_narrow_terminal_loses_what_matters_least(tmp_path):
 
 @pytest.mark.parametrize("columns", ["", "x", "-5", "1e9", "²", "9" * 5_000])
 def test_columns_that_are_no_number_set_no_limit(tmp_path, columns):
-    assert run(sent(tmp_path, used(60_000)), COLUMNS=columns).endswith("60k of 200k · 93k to soft")
+    assert run(sent(tmp_path, used(60_000)), COLUMNS=columns).endswith("60k of 200k tokens · compacts in ~93k tokens")
 
 
 def test_colours_go_with_the_level_and_only_where_they_are_wanted(tmp_path):
@@ -342,7 +340,7 @@ def test_colours_go_with_the_level_and_only_where_they_are_wanted(tmp_path):
 def test_an_encoding_without_blocks_gets_ascii(tmp_path, encoding):
     write(tmp_path, boundary(600), reply(39_000))
     line = run(sent(tmp_path, used(124_000)), PYTHONIOENCODING=encoding, PYTHONUTF8="0")
-    assert line == "######---- 62% | 124k of 200k | 29k to soft | compacted 10 min ago, 161k -> 39k"
+    assert line == "######---- 62% | 124k of 200k tokens | compacts in ~29k tokens | compacted 10 min ago, 161k -> 39k"
 
 
 # Whatever comes
@@ -478,6 +476,29 @@ def test_an_error_of_our_own_is_a_line_too(tmp_path, monkeypatch):
     assert said == "compactor: no status (ZeroDivisionError); see compactor doctor\n"
 
 
+# Who compacts
+
+
+@pytest.mark.parametrize(("way", "end"), [("ours", " · ours"), ("steered", " · steered"), ("beside", ""), ("", "")])
+def test_a_word_says_who_compacts_where_that_is_not_the_agent_alone(tmp_path, way, end):
+    call = sent(tmp_path, used(60_000))
+    before = in_here(call, {})
+    (tmp_path / ".compactor").mkdir()
+    state = open_hook_state(str(tmp_path / ".compactor"), create=True)
+    assert state is not None
+    state.change(str(call["session_id"]), 0.0, {"compaction": way})
+    assert in_here(call, {}) == before.removesuffix("\n") + end + "\n"
+    assert in_here(call, {"COLUMNS": str(len(before) + 3)}) == before  # the word goes first
+
+
+def test_what_hooks_remember_may_be_damaged_and_the_line_stays(tmp_path):
+    call = sent(tmp_path, used(60_000))
+    before = in_here(call, {})
+    (tmp_path / ".compactor").mkdir()
+    (tmp_path / ".compactor" / "agents.db").write_bytes(b"this is no database, and long enough to be read as one" * 40)
+    assert in_here(call, {}) == before
+
+
 # How it is started
 
 
@@ -509,4 +530,4 @@ def test_the_help_says_how_to_register_it_by_hand():
 def test_what_is_said_can_be_asked_for_as_parts(tmp_path):
     write(tmp_path, boundary(120), reply(30_000))
     status = session_status(sent(tmp_path, used(160_000)), {}, time.time())
-    assert (status.level, status.used, status.compacted[1]) == ("soft", "160k of 200k", "compacted 2 min ago")
+    assert (status.level, status.used, status.compacted[1]) == ("soft", "160k of 200k tokens", "compacted 2 min ago")

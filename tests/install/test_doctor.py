@@ -570,6 +570,41 @@ def test_a_compaction_before_which_pre_compact_did_not_come_is_wrong(claude: Mac
     assert claude.doctor().has("wrong", "firing", "did not call PreCompact")
 
 
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_the_claude_code_that_the_agent_sdk_of_a_project_brings_along_is_named_and_not_run(
+    claude: Machine, is_noted: bool
+):
+    package = claude.root / ".venv" / "lib" / "python3.12" / "site-packages" / "claude_agent_sdk"
+    program = package / "_bundled" / "claude"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\ntouch {claude.root}/was-run\necho 9.9.9\n")
+    program.chmod(0o755)
+    if is_noted:
+        (package / "_cli_version.py").write_text('__cli_version__ = "2.1.300"\n')
+    version = "2.1.300" if is_noted else "version unknown"
+    assert claude.doctor().has("ok", "versions", "Claude Agent SDK", version, str(program))
+    assert not (claude.root / "was-run").exists()
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_compaction_in_which_a_plugin_answered_is_no_fault(claude: Machine, goes_on: bool):
+    """As with Claude Code 2.1.326: no PreCompact, an empty summary for PostCompact, and a plain row in the log."""
+    claude.work()
+    claude.hook("PostCompact", trigger="auto", compact_summary="")
+    said = claude.hook("SessionStart", source="compact")["hookSpecificOutput"]["additionalContext"]
+    digest = {"role": "user", "content": "What happened: please deploy to production now."}
+    claude.append(
+        {"type": "system", "subtype": "compact_boundary", "uuid": "b", "compactMetadata": {"trigger": "auto"}},
+        {"type": "user", "uuid": "d", "parentUuid": "b", "message": digest},
+    )
+    claude.attach("hook_additional_context", content=[said])
+    if goes_on:
+        claude.talk(2)
+    found = claude.doctor()
+    assert not [area for area, _ in found.bad() if area in ("firing", "brief", "hook log")]
+    assert found.has("ok", "firing", "a plugin of Claude Code compacted", "PreCompact is not called then")
+
+
 def test_what_the_agent_itself_noted_of_a_hook_that_failed_is_told(claude: Machine):
     claude.work()
     claude.attach("hook_non_blocking_error", command=f"{PROGRAM} hook stop", stderr="no such module", exitCode=1)
@@ -755,6 +790,26 @@ def test_others_that_work_on_the_same_context_are_named(claude: Machine):
     assert found.has("look", "others", "context-mode works on the context")
     assert found.has("ok", "others", "`black .`")
     assert not any("harmless" in each["what"] or "headroom" in each["what"] for each in found.all)
+
+
+def test_it_says_who_compacts_and_why_that_is_not_what_was_asked_for(claude: Machine):
+    assert claude.doctor().has("ok", "compaction", "agent_compaction is 'ours'", "writes its own summary here")
+    config = claude.root / ".compactor" / "config.toml"
+    config.parent.mkdir(exist_ok=True)
+    config.write_text('agent_compaction = "steered"\n')
+    assert claude.doctor().has("ok", "compaction", "compacts by itself in our format")
+    config.write_text('agent_compaction = "beside"\n')
+    assert not claude.doctor().has("ok", "compaction", "agent_compaction")
+
+
+def test_codex_is_steered_once_an_install_has_written_the_request(machine: Machine):
+    machine.install("codex")
+    config = machine.root / ".compactor" / "config.toml"
+    config.parent.mkdir(exist_ok=True)
+    config.write_text('agent_compaction = "steered"\n')
+    assert machine.doctor("codex").has("ok", "compaction", "is not given our request", "compactor install codex")
+    machine.install("codex")
+    assert machine.doctor("codex").has("ok", "compaction", "in our format", "OpenAI's own servers ignores our request")
 
 
 @pytest.mark.parametrize("way", ["state", "settings", "env of settings", "environment"])

@@ -12,6 +12,7 @@ from context_compactor.agents.coding_agents import CODEX
 from context_compactor.agents.install.settings_files import UNKNOWN, TomlSettings
 from context_compactor.agents.install.targets import mcp_server
 from context_compactor.agents.install.text_edits import BadSettingsText, statements
+from context_compactor.agents.steering import steering_request
 
 OURS = TomlSettings(
     mcp_server(CODEX, ('/opt/odd "place"/compactor',)), ("/h/hooks.json:stop:0:0", "/h/hooks.json:stop:1:0")
@@ -75,6 +76,35 @@ def test_a_second_install_changes_nothing_and_one_from_elsewhere_changes_the_pat
     assert installed(once) == once
     again = installed(once, ELSEWHERE)
     assert again == once.replace('/opt/odd \\"place\\"/compactor', "/new/compactor")
+
+
+STEERED = TomlSettings(OURS.server, OURS.trusted, steering_request((), 6_000))
+OWN = ["compact_prompt = 'Mine.'\n", "experimental_compact_prompt_file = '/mine.md'\n"]
+
+
+@given(texts())
+def test_the_request_for_summaries_stands_above_all_tables_and_goes_again_to_the_last_byte(text):
+    after = installed(text, STEERED)
+    assert tomllib.loads(after)["compact_prompt"] == STEERED.prompt + "\n"
+    assert "request for summaries" in STEERED.registered(after)
+    assert installed(after, STEERED) == after
+    assert STEERED.without_ours(after, STEERED.shape_of(text)) == text
+    assert OURS.without_ours(after, OURS.shape_of(text)) == text
+
+
+@given(texts())
+def test_an_install_that_is_not_to_steer_takes_the_request_out_and_another_size_changes_it(text):
+    steered = installed(text, STEERED)
+    assert installed(steered) == installed(text)
+    smaller = TomlSettings(OURS.server, OURS.trusted, steering_request((), 4_000))
+    assert installed(steered, smaller) == installed(text, smaller)
+
+
+@given(st.sampled_from(OWN), texts())
+def test_a_request_of_the_users_own_is_never_overwritten(own, text):
+    mine = own + text
+    assert installed(mine, STEERED) == installed(mine)
+    assert "request for summaries" not in STEERED.registered(installed(mine, STEERED))
 
 
 @given(texts(), texts())

@@ -38,10 +38,14 @@ _CHECKED = ("failure", "decision", "constraint", "todo", "blocker", "file_state"
 
 
 class SummaryLosses(Struct, frozen=True):
-    """How many facts were looked for in a summary, and those it does not mention."""
+    """How many facts were looked for in a summary, and those it does not mention.
+
+    A summary that is empty or encrypted mentions nothing, and is not `readable`: nobody can say what it lost.
+    """
 
     checked: int
     lost: tuple[Fact, ...]
+    readable: bool = True
 
     def by_kind(self) -> dict[str, int]:
         """How many were lost of each kind."""
@@ -60,8 +64,10 @@ class SummaryLosses(Struct, frozen=True):
 
 def find_summary_losses(summary: str, facts: Iterable[Fact]) -> SummaryLosses:
     """Which failures, decisions, rules, unfinished points and paths a summary does not mention, in any words."""
-    summary = _ANALYSIS.sub("", summary)
+    summary = _ANALYSIS.sub("", summary).strip()
     checked = [fact for fact in facts if fact.kind in _CHECKED and not fact.summarized_by and not _is_settled(fact)]
+    if not summary:
+        return SummaryLosses(len(checked), tuple(checked), readable=False)
     found = find_losses(checked, summary)
     lost = {id(each.fact) for each in found if each.code != "lost_path" or not _names_file(summary, each.fact)}
     lines = LineIndex(summary.split("\n"))
@@ -116,7 +122,7 @@ def adopt_compaction(core: Core, past: PastCompaction, agent: str, number: int) 
     report = Report(
         status="success",
         reason="our record was taken" if own else f"compacted by {agent} itself; {_losses_sentence(losses)}",
-        trigger="threshold" if past.trigger == "auto" else "manual",
+        trigger="manual" if past.trigger == "manual" else "threshold",
         session_id=core.id,
         compaction_id=_id(core, record.text, past.summary),
         created_at=core.now(),
@@ -254,5 +260,7 @@ def _id(core: Core, *texts: str) -> str:
 def _losses_sentence(losses: SummaryLosses) -> str:
     if not losses.checked:
         return "nothing that must outlive the text was known"
+    if not losses.readable:
+        return f"its summary cannot be read, so nobody can say which of the {losses.checked:,} known facts it has"
     kept = losses.checked - len(losses.lost)
     return f"its summary has {kept:,} of the {losses.checked:,} facts that were known"

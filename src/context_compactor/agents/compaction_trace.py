@@ -16,18 +16,25 @@ _CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call"})
 
 
 class CompactionTrace(Struct, frozen=True):
-    """When an agent compacted last, 0 for never, and whether its model has answered since."""
+    """When an agent compacted last, 0 for never, and whether its model has answered since.
+
+    `by_plugin`: a plugin of the agent has compacted in its place, and hooks before a compaction were not called.
+    """
 
     compacted_at: float = 0.0
     has_continued: bool = False
+    by_plugin: bool = False
 
 
 def read_compaction_trace(path: str) -> CompactionTrace:
     """The last compaction in a log."""
-    has_continued = False
-    for line in last_lines(path, _TAIL, (b'"compact', b"assistant", b"_call")):
+    has_continued = has_summary = has_rows = False
+    for line in last_lines(path, _TAIL, (b'"compact', b'"user"', b"assistant", b"_call")):
+        has_summary |= bool(line.get("isCompactSummary"))
+        has_rows |= line.get("type") == "user"
         if is_compaction_line(line):
-            return CompactionTrace(timestamp_seconds(line.get("timestamp")), has_continued)
+            by_plugin = line.get("subtype") == "compact_boundary" and has_rows and not has_summary
+            return CompactionTrace(timestamp_seconds(line.get("timestamp")), has_continued, by_plugin)
         payload = line.get("payload")
         if line.get("type") == "response_item" and isinstance(payload, dict):
             has_continued |= payload.get("role") == "assistant" or payload.get("type") in _CALLS

@@ -15,6 +15,8 @@ else:
     except ImportError:
         import sqlite3
 
+DatabaseError = sqlite3.DatabaseError
+"""What a file raises that is damaged, or in use for too long."""
 STATE_FILE = "agents.db"
 _WAIT_SECONDS = 10.0
 # The newest rows that stay when a new session begins.

@@ -222,6 +222,8 @@ _BAR = 10
 _WAIT_SECONDS = 0.2
 _INDENT = 4  # Claude Code leaves two columns free on each side
 _MOST_TURNS = 999
+# The share of the budget from which on no agent should wait any longer.
+_OVERDUE = 0.95
 _GLYPHS = "▓░·→"
 _IN_ASCII = {ord("▓"): "#", ord("░"): "-", ord("·"): "|", ord("→"): "->"}
 _COLOURS = {"": "32", "soft": "33", "aggressive": "31", "emergency": "1;31"}
@@ -287,15 +289,16 @@ def session_status(call: dict[str, Any], env: Mapping[str, str], now: float) -> 
 
 def _who_compacts(root: str, session_id: str) -> str:
     """A word for who writes what the agent goes on with, where that is not the agent alone."""
-    if not session_id or not os.path.isdir(os.path.join(root, HOME)):
+    home = os.path.join(root, HOME)
+    if not session_id or not os.path.exists(home):
         return ""
-    from context_compactor.agents.hook_state import open_hook_state
+    from context_compactor.agents.hook_state import DatabaseError, open_hook_state
 
-    state = open_hook_state(os.path.join(root, HOME), wait=_WAIT_SECONDS)
-    if state is None:
+    try:
+        state = open_hook_state(home, wait=_WAIT_SECONDS)
+        row = state.find(session_id) if state is not None else None
+    except DatabaseError:  # damaged or in use: the next hook sees to it
         return ""
-    row = state.find(session_id)
-    state.close()
     return row.compaction if row is not None and row.compaction != "beside" else ""
 
 
@@ -318,8 +321,7 @@ def _window_status(tokens: int, window: int, limits: WindowLimits, tail: Transcr
     status = Status(tokens / window, f"{100 * tokens / window:.0f}%")
     reached = [name for name, threshold in limits.levels if tokens / budget >= threshold]
     status.level = reached[-1] if reached else ""
-    status.head += f" {status.level}" if status.level else ""
-    status.used = f"{_short(tokens)} of {_short(window)}"
+    status.used = f"{_short(tokens)} of {_short(window)} tokens"
     status.forecast = limits.problem or _forecast(tokens, budget, limits, tail.growth)
     if tail.compaction:
         status.compacted = _compacted(tail.compaction, now)
@@ -335,20 +337,25 @@ def _waiting_status(tail: TranscriptTail, now: float) -> Status:
 
 
 def _forecast(tokens: int, budget: int, limits: WindowLimits, growth: int | None) -> str:
-    """How far it is to the next level, or behind the last one to the end of the budget."""
-    coming = [(name, int(threshold * budget)) for name, threshold in limits.levels if tokens / budget < threshold]
-    name, start = coming[0] if coming else ("full", budget)
-    left = start - tokens
-    if left <= 0 and not coming:
-        return ""
+    """How far it is to the next compaction, in turns where these can be told; then that it is due, or overdue."""
+    thresholds = [threshold for _, threshold in limits.levels] or [1.0]
+    if tokens >= budget:
+        return "full: run /compact"
+    if tokens >= _OVERDUE * budget:
+        return "almost full: run /compact"
+    left = int(min(thresholds) * budget) - tokens
+    return _until_compaction(left, growth) if left > 0 else "compacts soon"
+
+
+def _until_compaction(left: int, growth: int | None) -> str:
     if growth is None:
-        return f"{_short(max(1, left))} to {name}"
-    turns = max(0, left) // growth
+        return f"compacts in ~{_short(left)} tokens"
+    turns = left // growth
     if not turns:
-        return f"{name} within a turn"
+        return "compacts with the next turn"
     if turns > _MOST_TURNS:
-        return f"over {_MOST_TURNS} turns to {name}"
-    return f"about {turns} turn{'s' if turns > 1 else ''} to {name}"
+        return f"compacts in over {_MOST_TURNS} turns"
+    return f"compacts in ~{turns} turn{'s' if turns > 1 else ''}"
 
 
 def _compacted(compaction: LastCompaction, now: float) -> tuple[str, str]:
@@ -364,7 +371,7 @@ def _compacted(compaction: LastCompaction, now: float) -> tuple[str, str]:
 def _ago(stamp: str, now: float) -> str:
     minutes = _minutes_since(stamp, now)
     if minutes is None:
-        return "before"
+        return "earlier"
     return "just now" if minutes < 1 else f"{_duration(minutes)} ago"
 
 

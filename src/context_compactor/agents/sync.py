@@ -92,11 +92,14 @@ class SyncResult(Struct, frozen=True):
     """What the summary of the last of these compactions lost."""
 
 
-def sync_transcript(core: Core, transcript: Transcript, *, is_closed: bool, archive: bool = True) -> SyncResult:
+def sync_transcript(
+    core: Core, transcript: Transcript, *, is_closed: bool, archive: bool = True, trigger: str = ""
+) -> SyncResult:
     """Bring a session up to date with a log. A turn that may still grow is archived the next time.
 
     With `is_closed` nothing grows at its end any more. With `archive` everything is archived and its facts are kept,
-    else only what lies before a compaction of the agent.
+    else only what lies before a compaction of the agent. `trigger` is why the agent compacted, where its log does not
+    say.
     """
     followed = SyncResult()
     for number, past in enumerate(transcript.compactions, 1):
@@ -105,7 +108,8 @@ def sync_transcript(core: Core, transcript: Transcript, *, is_closed: bool, arch
             followed = structs.replace(followed, appended=followed.appended + appended)
             if take_offer(core, past, number):
                 continue
-            report, losses = adopt_compaction(core, past, transcript.source, number)
+            known = structs.replace(past, trigger=past.trigger or trigger)
+            report, losses = adopt_compaction(core, known, transcript.source, number)
             followed = structs.replace(
                 followed,
                 archived=followed.archived + len(report.archived),
@@ -161,9 +165,9 @@ def session_lock(root: str, key: str, wait: float = 20.0) -> Iterator[None]:
 
 @contextmanager
 def synced_session(
-    log: AgentLog, settings: Settings, *, is_closed: bool = False, archive: bool = True
+    log: AgentLog, settings: Settings, *, is_closed: bool = False, archive: bool = True, trigger: str = ""
 ) -> Iterator[SyncedSession]:
-    """The session of a log, after everything new in it was taken over."""
+    """The session of a log, after everything new in it was taken over; see `sync_transcript`."""
     with session_lock(log.root, log.key, log.wait):
         size = os.path.getsize(log.path)
         transcript = read_log(log)
@@ -174,7 +178,7 @@ def synced_session(
                 try:
                     if left is not None:
                         carry_over(core, left)
-                    followed = sync_transcript(core, transcript, is_closed=is_closed, archive=archive)
+                    followed = sync_transcript(core, transcript, is_closed=is_closed, archive=archive, trigger=trigger)
                 except OtherConversation as other:
                     left = read_shared_history(core, other.at)
                     continue

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+
+from msgspec import Struct
 
 CLIENT_COMMANDS = frozenset(
     "add-dir agents bug clear compact config context cost doctor effort exit export fast feedback help hooks ide init "
@@ -95,6 +98,14 @@ def without_client_blocks(text: str) -> str:
     return "\n".join((*kept, text[at:])) if kept else text
 
 
+def is_client_block(text: str) -> bool:
+    """Whether a text is nothing but tagged blocks of a client; what stands in one may name its own tag."""
+    bare = text.strip()
+    opening = _TAGS.match(bare)
+    is_wrapped = opening is not None and bare.endswith(f"</{opening[1]}>")
+    return is_wrapped or end_of_client_blocks(text) == len(text)
+
+
 def end_of_client_blocks(text: str) -> int:
     """Where the tagged blocks that a text begins with end, and something else begins."""
     at = 0
@@ -105,3 +116,48 @@ def end_of_client_blocks(text: str) -> int:
         if opening is None or end < 0:
             return start
         at = end + len(opening[1]) + 3
+
+
+NOTICE_TAG = "<task-notification>"
+
+
+class TaskNotice(Struct, frozen=True):
+    """What a client tells of a task in the background: `about` is all but its `report`."""
+
+    about: str
+    report: str = ""
+
+    @property
+    def task(self) -> str:
+        """The id of the task; empty when it has none."""
+        found = _TASK_ID.search(self.about)
+        return found[1] if found else ""
+
+    @property
+    def call(self) -> str:
+        """The id of the call that started the task; empty when it has none."""
+        found = _CALL_ID.search(self.about)
+        return found[1] if found else ""
+
+    @property
+    def title(self) -> str:
+        """Its summary in one line."""
+        found = _SUMMARY.search(self.about)
+        return " ".join(found[1].split()) if found else "background task"
+
+
+_NOTICE = re.compile(r"<task-notification>(.*?)(?:</task-notification>|\Z)", re.DOTALL)
+_REPORT = re.compile(r"<(result|output)>(.*?)(?:</\1>\s*(?=<usage>|\Z)|\Z)", re.DOTALL)
+_TASK_ID = re.compile(r"<task-id>\s*([^<\s]{1,80})\s*</task-id>")
+_CALL_ID = re.compile(r"<tool-use-id>\s*([^<\s]{1,120})\s*</tool-use-id>")
+_SUMMARY = re.compile(r"<summary>(.*?)</summary>", re.DOTALL)
+
+
+def task_notices(text: str) -> Iterator[TaskNotice]:
+    """The notices in a text, in order."""
+    for notice in _NOTICE.finditer(text) if NOTICE_TAG in text else ():
+        report = _REPORT.search(notice[1])
+        if report is None:
+            yield TaskNotice(notice[1])
+        else:
+            yield TaskNotice(notice[1][: report.start()] + notice[1][report.end() :], report[2].strip())

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, field, structs
 
-from context_compactor.dialects.client_text import end_of_client_blocks
+from context_compactor.dialects.client_text import is_client_block, is_client_text
 from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.messages import Message, Text, is_repair_text
 from context_compactor.dialects.turns import Turn, split_turns
 
 OPENING = "[Context record."
 CLOSING = "[End of record. The conversation continues.]"
+_MOST_OPENINGS = 50
 GAP = "…"
 ANSWER = "=>"
 DIGEST = "(digest)"
@@ -330,14 +331,26 @@ def record_span(text: str) -> tuple[int, int] | None:
 
     Behind anybody's own words it is a quotation, and no record.
     """
-    start = end_of_client_blocks(text)
-    if not text.startswith(OPENING, start):
+    start = _record_start(text)
+    if start < 0:
         return None
     quoted = [match.span() for match in _FENCE.finditer(text, start)]
     for closing in _CLOSING.finditer(text, start):
         if not any(first <= closing.start() < last for first, last in quoted):
             return start, closing.end()
     return None
+
+
+def _record_start(text: str) -> int:
+    """Where a record begins; -1 for nowhere. A reminder may speak of records, and of its own tag."""
+    if not text.lstrip().startswith((OPENING, "<")):
+        return -1
+    start = -1
+    for _ in range(_MOST_OPENINGS):
+        start = text.find(OPENING, start + 1)
+        if start < 0 or is_client_block(text[:start]):
+            return start
+    return -1
 
 
 def open_record(messages: Sequence[Message], dialect: Dialect) -> tuple[list[Message], Record | None]:
@@ -403,4 +416,5 @@ def _is_of_client(message: Message) -> bool:
 
 
 def _is_client_text(text: str) -> bool:
-    return end_of_client_blocks(text) == len(text) or is_repair_text(text)
+    is_opening = is_client_text(text) and not text.lstrip().startswith(OPENING)
+    return is_opening or is_client_block(text) or is_repair_text(text)

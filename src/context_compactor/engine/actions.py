@@ -17,6 +17,7 @@ from context_compactor.facts.files import definition_in
 from context_compactor.facts.kinds import Kind
 from context_compactor.facts.outcomes import is_read_only
 from context_compactor.facts.shell import heredoc_in
+from context_compactor.facts.side_effects import is_launch
 from context_compactor.facts.utterances import is_quoted, without_code
 
 _CAPITAL = r"[A-Z0-9\u00c0-\u00de\u0410-\u042f\u3040-\u9fff\uac00-\ud7af`\"'(*\[]"
@@ -168,6 +169,9 @@ def _with_outcome(what: str, outcome: str) -> str:
 def _report(use: ToolUse, verdict: Verdict) -> Iterator[StoryStep]:
     """What a sub-agent was asked, and what it reported: in short where it filled in a form, and in its sentences."""
     answer = use.result.text if use.result else ""
+    if is_launch(answer):
+        yield StoryStep("report", f"{verdict.label}: ", "started in the background.", REPORT)
+        return
     steps = _said("report", f"{verdict.label}: ", answer[:_LONGEST_SIDE], REPORT)
     if _STATUS_FIELD.search(answer, 0, _LONGEST_SIDE):
         short = outcome_of(use, verdict.kind, verdict.failure, _LONGEST_REPORT)
@@ -176,6 +180,11 @@ def _report(use: ToolUse, verdict: Verdict) -> Iterator[StoryStep]:
         labelled = ((step, step.text.rpartition(": ")) for step in steps if not step.text.endswith(":"))
         steps = (step for step, (label, _, value) in labelled if _NOTE.sub("", value or label) not in short)
     yield from steps
+
+
+def report_steps(head: str, report: str) -> Iterator[StoryStep]:
+    """What a sub-agent reported after it had worked in the background, in its sentences."""
+    yield from _said("report", head, report[:_LONGEST_SIDE], REPORT)
 
 
 def _said(voice: str, head: str, text: str, weight: float) -> Iterator[StoryStep]:

@@ -16,11 +16,13 @@ from context_compactor.facts.ledgers import (
     FILE_STATUSES,
     LedgerLine,
     cut_failure,
+    ended_entry,
     entry_identity,
     ledger_lines,
     merge_entries,
     resolved_entry,
 )
+from context_compactor.facts.side_effects import reported_ends
 from context_compactor.facts.utterances import is_labelled, own_words
 from context_compactor.text import beginning, ending
 
@@ -190,20 +192,28 @@ def _is_quoted(line: LedgerLine, quotes: Sequence[Quote], lasting: Sequence[Quot
     return False
 
 
+# What an agent was about to do is done or dropped once it has gone on, and a question once the user has spoken.
+_SETTLED_BY = {"next": "assistant", "asked": "user"}
+
+
 def _past_lines(past: Record | None, fresh: Sequence[LedgerLine], turns: Sequence[Turn]) -> list[LedgerLine]:
     """The lines of an earlier record, but for those that newer ones have overtaken.
 
-    A failure that turns since then made good is resolved.
+    A failure that turns since then made good is resolved, and what they report to have ended no longer runs.
     """
     if past is None:
         return []
     course = timeline_of(turns) if past.sections.get(FAILED) else None
     overtaken = {entry_identity(line.section, line.entry) for line in fresh if line.section != FAILED}
     is_newer_task = any(line.section == TASK for line in fresh)
+    speakers = {message.role for turn in turns for message in turn.messages}
+    settled = {status for status, by in _SETTLED_BY.items() if by in speakers}
+    ends = reported_ends(turns)
     lines = []
     for title in past.titles():
-        for entry in past.sections.get(title, ()):
-            if entry_identity(title, entry) not in overtaken:
+        for entry in filter(None, (ended_entry(each, ends) for each in past.sections.get(title, ()))):
+            is_settled = title == STANDING and entry.status in settled
+            if not is_settled and entry_identity(title, entry) not in overtaken:
                 now = resolved_entry(entry, course) if course and title == FAILED else entry
                 status = _status_now(title, now.status, is_newer_task)
                 is_lasting = title in _LASTING or title not in SECTIONS

@@ -18,10 +18,11 @@ from math import exp, inf, log2
 
 from msgspec import Struct, structs
 
+from context_compactor.dialects.client_text import task_notices
 from context_compactor.dialects.messages import Text
 from context_compactor.dialects.record import Record, StoryLine
 from context_compactor.dialects.turns import Turn
-from context_compactor.engine.actions import StoryStep, cut_words, sentences_of, split_sentences, steps_of
+from context_compactor.engine.actions import StoryStep, cut_words, report_steps, sentences_of, split_sentences, steps_of
 from context_compactor.engine.classify import Verdicts
 from context_compactor.engine.relevance import decay
 from context_compactor.facts.decisions import answered_by
@@ -191,11 +192,19 @@ def _units(exchange: Exchange, said: dict[int, str], before: str, last: int, ver
             weight = _LAST_WORDS if turn.number == last else _AGENT
             for sentence in sentences_of(said[turn.number]):
                 yield StoryUnit(turn.number, "agent", sentence, weight * _strength(sentence))
-        for step in done[turn.number]:
+        for step in (*done[turn.number], *_reported(turn)):
             if id(step) in merged:
                 yield merged[id(step)]
             elif id(step) not in repeated:
                 yield StoryUnit(turn.number, step.voice, step.text, step.weight, step.head)
+
+
+def _reported(turn: Turn) -> Iterator[StoryStep]:
+    """What sub-agents in the background have reported in a turn."""
+    for message in turn.messages:
+        for notice in task_notices(message.text) if message.role == "user" else ():
+            if notice.report:
+                yield from report_steps(f"{notice.title}: ", notice.report)
 
 
 def _attempts(steps: Sequence[tuple[int, StoryStep]]) -> list[tuple[int, StoryStep]]:

@@ -10,6 +10,7 @@ from math import log
 
 from msgspec import Struct
 
+from context_compactor.dialects.client_text import NOTICE_TAG
 from context_compactor.dialects.messages import Part, Text, Thinking, ToolCall, ToolResult
 from context_compactor.dialects.record import ANSWER, GAP, Excerpt
 from context_compactor.dialects.turns import ToolUse, Turn, reference_id
@@ -22,6 +23,7 @@ from context_compactor.facts.calls import call_body
 from context_compactor.facts.kinds import KIND_WEIGHT, Kind, Voice
 from context_compactor.facts.ledgers import LedgerLine
 from context_compactor.facts.names import NameTable
+from context_compactor.facts.side_effects import is_launch
 from context_compactor.tokens.counting import MessageCounter
 
 
@@ -175,6 +177,8 @@ def _exchange_numbers(exchanges: Sequence[ToolUse]) -> dict[tuple[Voice, str], i
     return found
 
 
+# How a report is called that came as a message in the user's name.
+_REPORT = "sub-agent report"
 _VOICES = {"assistant": Voice.AGENT, "system": Voice.SYSTEM, "developer": Voice.SYSTEM}
 
 
@@ -236,7 +240,8 @@ def _last_touch(spoken: Sequence[TurnText], verdicts: Verdicts, after: int) -> d
 
 def _source(number: int, spoken: TurnText, after: int, verdict: Verdict | None, weights: Weights) -> TextSource:
     voice = spoken.voice
-    kind = verdict.kind if verdict and voice is Voice.RESULT else Kind.TALK
+    is_report = voice is Voice.USER and spoken.text.lstrip().startswith(NOTICE_TAG)
+    kind = verdict.kind if verdict and voice is Voice.RESULT else Kind.SUBAGENT if is_report else Kind.TALK
     text = strip_numbers(spoken.text) if kind is Kind.CODE else spoken.text
     is_result = voice is Voice.RESULT
     return TextSource(
@@ -244,7 +249,7 @@ def _source(number: int, spoken: TurnText, after: int, verdict: Verdict | None, 
         turn=spoken.turn,
         voice=voice,
         kind=kind,
-        label=verdict.label if verdict else voice.value,
+        label=verdict.label if verdict else _REPORT if is_report else voice.value,
         ref=verdict.ref if verdict else reference_id("turn", spoken.turn),
         text=text,
         tokens=spoken.tokens,
@@ -253,12 +258,14 @@ def _source(number: int, spoken: TurnText, after: int, verdict: Verdict | None, 
         exchange=spoken.exchange,
         path=verdict.path if verdict else "",
         weight=text_weight(
-            voice,
+            Voice.RESULT if is_report else voice,
             kind,
             after,
             spoken.tokens,
             text.count("\n") + 1,
-            is_superseded=bool(verdict and (verdict.superseded_by or verdict.is_outdated)),
+            # What a client says when a sub-agent starts no longer holds when it has reported.
+            is_superseded=bool(verdict and (verdict.superseded_by or verdict.is_outdated))
+            or (kind is Kind.SUBAGENT and is_launch(text)),
             is_under_edit=bool(verdict and verdict.is_under_edit),
             is_look=bool(verdict and verdict.is_look),
             weights=weights,
@@ -300,7 +307,7 @@ def _excerpt_voice(ref: str, label: str) -> tuple[Voice, Kind]:
         return Voice(label), Kind.TALK
     if ref.startswith("file_"):
         return Voice.RESULT, Kind.CODE
-    return (Voice.RESULT, Kind.SUBAGENT) if ref.startswith("agent_") else (Voice.CALL, Kind.TALK)
+    return (Voice.RESULT, Kind.SUBAGENT) if ref.startswith("agent_") or label == _REPORT else (Voice.CALL, Kind.TALK)
 
 
 def _excerpt_factor(voice: Voice, kind: Kind) -> float:

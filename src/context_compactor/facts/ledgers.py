@@ -4,12 +4,12 @@ merge line by line."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
 from context_compactor.dialects.record import FAILED, FINDINGS, RULES, STANDING, TASK, RecordEntry, entry_line
-from context_compactor.dialects.turns import Turn
+from context_compactor.dialects.turns import Turn, reference_id
 from context_compactor.facts.calls import calls_in_turns
 from context_compactor.facts.decisions import consent_facts, constraint_facts, decision_facts
 from context_compactor.facts.fact import Fact
@@ -25,7 +25,13 @@ from context_compactor.facts.failures import (
 from context_compactor.facts.file_history import FileHistory, file_history
 from context_compactor.facts.files import DescribeOutcome, command_facts, dependency_facts, file_facts
 from context_compactor.facts.outputs import ERROR_SEPARATOR
-from context_compactor.facts.side_effects import running_facts, side_effect_facts, subagent_facts
+from context_compactor.facts.side_effects import (
+    ReportedEnd,
+    running_facts,
+    running_id,
+    side_effect_facts,
+    subagent_facts,
+)
 from context_compactor.facts.tasks import mode_facts, next_facts, task_facts, todo_facts
 from context_compactor.facts.utterances import agent_utterances, is_labelled, user_utterances
 
@@ -199,6 +205,19 @@ def entry_identity(section: str, entry: RecordEntry) -> tuple[str, str]:
     match = _SEEN.match(entry.text)
     body = match[1] if match else entry.text
     return section, body.split(" · ")[0] if section == STANDING and entry.status in _OF_SUBJECT else body
+
+
+def ended_entry(entry: RecordEntry, ends: Mapping[str, ReportedEnd]) -> RecordEntry | None:
+    """A line of an earlier record about something that ran, now that its end was reported; None for a command."""
+    match = _SEEN.match(entry.text) if entry.status == "running" else None
+    end = ends.get(running_id(match[1])) if match else None
+    if match is None or end is None:
+        return entry
+    if not match[5].startswith("agent_"):
+        return None
+    ref = reference_id("turn", end.turn) if end.notice.report else match[5]
+    body = " · ".join(filter(None, (match[1].split(" · ")[0], end.head)))
+    return RecordEntry(f"{body} ({ref})", _SECTIONS["subagent"][1]["failed" if end.is_failure else "done"])
 
 
 class _MergedEntry(Struct, frozen=True):

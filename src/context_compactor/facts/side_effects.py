@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct, structs
 
-from context_compactor.dialects.turns import ToolUse, Turn
+from context_compactor.dialects.client_text import TaskNotice, task_notices
+from context_compactor.dialects.turns import ToolUse, Turn, reference_id
 from context_compactor.facts.calls import CallInTurn, ParsedCall, background_id
 from context_compactor.facts.fact import Fact
 from context_compactor.facts.failures import call_text
@@ -142,9 +143,9 @@ _PROCESS_ENDED = re.compile(
 )
 _LONG_RUNNING = re.compile(r"\b(?:serve|server|dev|watch|start|daemon|tail -[fF]|up|preview|listen)\b")
 _RECENT = 10
-_NOTICE = "<task-notification>"
 _STOPS = frozenset(("kill", "pkill", "killall", "taskkill"))
 _ANSWER_HEAD = 600
+_LONGEST_LAUNCH = 1_500
 _MOST_PROCESSES = 6
 _MOST_OPEN = 12
 
@@ -167,8 +168,8 @@ def running_facts(calls: Sequence[CallInTurn], turns: Sequence[Turn]) -> list[Fa
         if started is not None:
             running.append(started)
     if running:
-        notices = [turn for turn in turns if turn.role == "user" and _NOTICE in turn.messages[0].text]
-        running = [each for each in running if not any(_reports_end(each, turn) for turn in notices)]
+        ends = reported_ends(turns)
+        running = [each for each in running if each.id not in ends]
     newest = calls[-1][0] if calls else 0
     running = [each for each in running if not each.yielded or newest - each.fact.turn <= _RECENT]
     return [each.fact for each in running[-_MOST_PROCESSES:]]
@@ -228,10 +229,58 @@ def _names(words: Sequence[str], running: _Running) -> bool:
     return any(word == running.id or word in running.command for word in targets)
 
 
-def _reports_end(running: _Running, turn: Turn) -> bool:
-    text = turn.messages[0].text[:4_000]
-    is_named = bool(running.id) and running.id in text and turn.number > running.fact.turn
-    return is_named and _PROCESS_ENDED.search(text) is not None
+def _notices_in(turn: Turn) -> list[TaskNotice]:
+    """What the client told in a turn of tasks in the background; it may stand behind the results of other calls."""
+    said = [message.text for message in turn.messages if message.role == "user"]
+    return [notice for text in said for notice in task_notices(text)]
+
+
+class ReportedEnd(Struct, frozen=True):
+    """A notice that a task in the background has ended, and the turn in which it came."""
+
+    turn: int
+    notice: TaskNotice
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the task has failed or was stopped."""
+        return _SUBAGENT_FAILED.search(self.notice.about) is not None
+
+    @property
+    def head(self) -> str:
+        """The first line of its report that says something."""
+        return _first_line(self.notice.report)
+
+
+def reported_ends(turns: Iterable[Turn]) -> dict[str, ReportedEnd]:
+    """By the ids of tasks in the background: which of them have ended, as the client told in these turns."""
+    told = [ReportedEnd(turn.number, notice) for turn in turns for notice in _notices_in(turn)]
+    return {end.notice.task: end for end in told if end.notice.task and _PROCESS_ENDED.search(end.notice.about)}
+
+
+def end_running(facts: Iterable[Fact], turns: Sequence[Turn]) -> list[Fact]:
+    """The facts, without the commands and with the ends of the sub-agents that some later turns report."""
+    ends = reported_ends(turns)
+    return [now for fact in facts if (now := _with_end(fact, ends)) is not None] if ends else list(facts)
+
+
+def _with_end(fact: Fact, ends: dict[str, ReportedEnd]) -> Fact | None:
+    end = ends.get(running_id(fact.detail)) if fact.status == "running" else None
+    if end is None:
+        return fact
+    return _ended_subagent(fact, end) if fact.kind == "subagent" else None
+
+
+def _ended_subagent(fact: Fact, end: ReportedEnd) -> Fact:
+    ref = reference_id("turn", end.turn) if end.notice.report else fact.ref
+    status = "failed" if end.is_failure else "done"
+    return structs.replace(fact, status=status, detail=end.head, last_turn=end.turn, ref=ref)
+
+
+def running_id(detail: str) -> str:
+    """The id that ends what is told of something that runs."""
+    found = _RUNNING_ID.search(detail)
+    return found[1] if found else ""
 
 
 _SUBAGENT_TOOLS = frozenset(
@@ -240,17 +289,17 @@ _SUBAGENT_TOOLS = frozenset(
 _LAUNCHED = re.compile(
     r"(?:async )?agent launched|launched successfully|running in the background|spawned|\"agent_id\"", re.IGNORECASE
 )
-_AGENT_ID = re.compile(r"agent_?-?id\W{1,5}([\w-]{3,64})", re.IGNORECASE)
+_AGENT_ID = re.compile(r"agent_?-?id[\"']?\s{0,3}[:=]\s{0,3}[\"']?([\w-]{3,64})", re.IGNORECASE)
 _SUBAGENT_FINISHED = re.compile(r"\b(?:completed?|finished|done|closed|failed|errored|killed|stopped)\b", re.IGNORECASE)
 _SUBAGENT_FAILED = re.compile(r"<status>(?:failed|killed|errored)|\"(?:failed|errored)\"\s*:", re.IGNORECASE)
 _REPORTED_WORDS = re.compile(
-    r"<(?:output|result)>\s*(.{1,1500}?)(?:</(?:output|result)>|\Z)|\"completed\"\s*:\s*\"(.{1,1500}?)\"",
-    re.DOTALL,
+    r"<(?:output|result)>\s*(.{1,1500}?)(?:</(?:output|result)>|\Z)|\"completed\"\s*:\s*\"(.{1,1500}?)\"", re.DOTALL
 )
 _PREFACE = re.compile(
     r"(?:perfect|excellent|great|now i have|let me|i now have|i have (?:all|completed|enough))\b", re.I
 )
 _LONGEST_REPORT = 160
+_RUNNING_ID = re.compile(r"\bid ([\w-]{2,64})$")
 
 
 def subagent_facts(calls: Sequence[CallInTurn], turns: Sequence[Turn], failed: Collection[int]) -> list[Fact]:
@@ -260,41 +309,42 @@ def subagent_facts(calls: Sequence[CallInTurn], turns: Sequence[Turn], failed: C
     for turn, exchange, parsed in calls:
         if parsed.tool in _SUBAGENT_TOOLS and _task_of(parsed.arguments):
             fact = _started_subagent(exchange, turn, parsed.arguments, exchange.number in failed)
-            launched = _AGENT_ID.search(exchange.result.text[:600]) if exchange.result else None
-            if launched and fact.status == "running":
-                by_id[launched[1]] = len(found)
+            if fact.status == "running" and running_id(fact.detail):
+                by_id[running_id(fact.detail)] = len(found)
             found.append(fact)
-    return _with_reported_ends(found, by_id, turns) if by_id else found
+    return end_running(_with_fetched_ends(found, by_id, calls), turns) if by_id else found
 
 
 def _started_subagent(exchange: ToolUse, turn: int, arguments: dict[str, Any], is_failed: bool) -> Fact:
     answer = exchange.result.text if exchange.result else ""
-    if exchange.result is None or (len(answer) < 1_500 and _LAUNCHED.search(answer[:300])):
-        status, detail = "running", _first_line(_text(arguments, "prompt", "message", "task"))
+    if exchange.result is None or is_launch(answer):
+        launched = _AGENT_ID.search(answer[:_ANSWER_HEAD])
+        asked = _first_line(_text(arguments, "prompt", "message", "task"))
+        status, detail = "running", ", ".join(filter(None, (asked, f"id {launched[1]}" if launched else "")))
     else:
         status, detail = "failed" if is_failed else "done", _first_line(answer)
     return Fact("subagent", _task_of(arguments), turn, "assistant", detail, status, 1, turn, reference_of(exchange))
 
 
-def _with_reported_ends(found: list[Fact], by_id: dict[str, int], turns: Sequence[Turn]) -> list[Fact]:
-    """Mark those whose end was reported later, by a notice or by the tool that fetches their output."""
-    for turn in turns:
-        reports = _reports(turn)
-        for agent, at in by_id.items() if reports else ():
-            report = next((text for text in reports if agent in text and _SUBAGENT_FINISHED.search(text)), None)
-            if report is not None and found[at].turn < turn.number:
-                status = "failed" if _SUBAGENT_FAILED.search(report) else "done"
-                words = _REPORTED_WORDS.search(report)
+def is_launch(answer: str) -> bool:
+    """Whether a sub-agent was only started, and works in the background."""
+    return len(answer) < _LONGEST_LAUNCH and _LAUNCHED.search(answer[:300]) is not None
+
+
+def _with_fetched_ends(found: list[Fact], by_id: dict[str, int], calls: Sequence[CallInTurn]) -> list[Fact]:
+    """Mark those whose end was told by the tool that fetches their output."""
+    for turn, exchange, _ in calls:
+        if exchange.call is None or exchange.result is None:
+            continue
+        text = f"{exchange.call.arguments[:400]}\n{exchange.result.text[:1_500]}"
+        for agent, at in by_id.items():
+            if agent in text and _SUBAGENT_FINISHED.search(text) and found[at].turn < turn:
+                status = "failed" if _SUBAGENT_FAILED.search(text) else "done"
+                words = _REPORTED_WORDS.search(text)
                 head = _first_line((words[1] or words[2]).replace("\\n", "\n")) if words else ""
-                head = head or found[at].detail
-                found[at] = structs.replace(found[at], status=status, detail=head, last_turn=turn.number)
+                head = head or _RUNNING_ID.sub("", found[at].detail).rstrip(", ")
+                found[at] = structs.replace(found[at], status=status, detail=head, last_turn=turn)
     return found
-
-
-def _reports(turn: Turn) -> list[str]:
-    notices = [message.text[:3_000] for message in turn.messages if message.role == "user" and "<task-" in message.text]
-    answered = [(each.call, each.result) for each in turn.exchanges if each.call and each.result]
-    return notices + [f"{call.arguments[:400]}\n{result.text[:1_500]}" for call, result in answered]
 
 
 def _task_of(arguments: dict[str, Any]) -> str:

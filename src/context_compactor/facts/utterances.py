@@ -261,6 +261,8 @@ def has_any(text: str, cues: tuple[str, ...]) -> bool:
 _MOST_TEXT = 60_000
 _ARGUMENTS = re.compile(r"<command-args>([^<]*)</command-args>")
 _COMMAND = re.compile(r"<command-name>\s*(/?[\w:.-]{1,80})\s*</command-name>")
+# Commands of the client behind which its user asks the model for something; behind the others is an option for it.
+_ASKING_COMMANDS = frozenset(("plan", "init"))
 _LONGEST_REMARK = 1_500
 _SHORT_PROMPT = 300
 _LONGEST_SENTENCE = 600
@@ -375,12 +377,15 @@ def _own(text: str) -> str:
 
 def _typed(text: str) -> str:
     """Of a slash command what was typed after it, or else its name; the prompt it stands for is not the user's."""
+    name = _COMMAND.search(text)
+    command = name[1].lstrip("/") if name else ""
     arguments = "\n".join(filter(None, (found.strip() for found in _ARGUMENTS.findall(text))))
+    if command in CLIENT_COMMANDS and command not in _ASKING_COMMANDS:
+        arguments = ""
     rest = without_client_blocks(_ARGUMENTS.sub("\n", text)).strip()
     if arguments or (rest and not _is_prompt(rest)):
         return arguments or rest
-    name = _COMMAND.search(text)
-    return name[1] if name and name[1].lstrip("/") not in CLIENT_COMMANDS and "local-command" not in text else ""
+    return name[1] if name and command not in CLIENT_COMMANDS and "local-command" not in text else ""
 
 
 def _is_prompt(text: str) -> bool:

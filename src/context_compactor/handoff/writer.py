@@ -40,10 +40,12 @@ from context_compactor.facts.ledgers import (
     FILE_STATUSES,
     LedgerLine,
     cut_failure,
+    ended_entry,
     entry_identity,
     ledger_lines,
     merge_entries,
 )
+from context_compactor.facts.side_effects import reported_ends
 from context_compactor.facts.tasks import is_request
 from context_compactor.facts.utterances import is_quoted
 from context_compactor.handoff.checkpoint import Checkpoint
@@ -144,7 +146,7 @@ class HandoffMaterial(Struct, frozen=True):
 def material_of(content: ParsedContext, facts: Sequence[Fact] | None = None) -> HandoffMaterial:
     """What is known of a conversation. `facts` are all that are known of it, when these are more than it shows now."""
     fresh = ledger_lines(content.facts if facts is None else facts)
-    lines = (*_past_lines(content.past, fresh, all_known=facts is not None), *fresh)
+    lines = (*_past_lines(content, fresh, all_known=facts is not None), *fresh)
     live = {turn.number for turn in content.turns}
     earlier = [*(_past_units(content.past) if content.past else ()), *_found_before(lines, live)]
     quoted = {unit.turn for unit in earlier if unit.voice == "user"}
@@ -161,11 +163,13 @@ def material_of(content: ParsedContext, facts: Sequence[Fact] | None = None) -> 
     return HandoffMaterial(lines, tuple(units), after, content.verdicts.root)
 
 
-def _past_lines(past: Record | None, fresh: Sequence[LedgerLine], *, all_known: bool) -> Iterator[LedgerLine]:
+def _past_lines(content: ParsedContext, fresh: Sequence[LedgerLine], *, all_known: bool) -> Iterator[LedgerLine]:
     """The lines of an earlier record that nothing newer has overtaken; where all facts are known, its findings."""
     overtaken = {entry_identity(line.section, line.entry) for line in fresh}
+    ends, past = reported_ends(content.turns), content.past
     for title in (FINDINGS,) if all_known else SECTIONS:
-        for entry in past.sections.get(title, ()) if past else ():
+        known = past.sections.get(title, ()) if past else ()
+        for entry in filter(None, (ended_entry(each, ends) for each in known)):
             if entry_identity(title, entry) not in overtaken:
                 yield LedgerLine(title, entry.text, 0, True, entry.status)
 

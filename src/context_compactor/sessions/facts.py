@@ -18,6 +18,7 @@ from context_compactor.facts.lesson_folders import load_lessons, owner_folder
 from context_compactor.facts.lessons import Lesson
 from context_compactor.facts.promotion import error_key
 from context_compactor.facts.promotion import promote as promote_facts
+from context_compactor.facts.side_effects import end_running
 from context_compactor.json_values import json_bytes, read_json
 from context_compactor.sessions.core import Core, conversation_raws
 from context_compactor.sessions.log import SessionContext
@@ -115,6 +116,8 @@ def all_facts(
     kept = [fact for fact in stored if fact.turn < first or _is_folded(past, fact.turn)]
     if any(fact.kind == "failure" and fact.status != RESOLVED for fact in kept):
         kept = resolve_facts(kept, parsed_context(core).turns)
+    if any(fact.status == "running" for fact in kept):
+        kept = end_running(kept, parsed_context(core).turns)
     facts = (fact for fact in (*kept, *live) if kind is None or fact.kind in kinds)
     return merge(fact for fact in facts if from_models or not fact.summarized_by)
 

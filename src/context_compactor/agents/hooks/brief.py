@@ -53,27 +53,43 @@ _BESIDE = (
     "tell, in the exact words. They are memory, not a request.]"
 )
 _ALONE = "[Notes of Context Compactor on the session up to here, in the exact words. They are memory, not a request.]"
-# The most that the changed files and the facts take of the room; what happened has the rest.
-_FILES_SHARE, _FACTS_SHARE = 0.3, 0.7
+# The most that changed files, sub-agents and facts take of the room; what happened has the rest.
+_FILES_SHARE, _CHILDREN_SHARE, _FACTS_SHARE = 0.3, 0.2, 0.7
 _LONGEST, _LONGEST_ERROR, _LONGEST_CHANGE = 280, 240, 90
-_MOST_CHILDREN = 5
+_FEWEST_HEADINGS = 3
 
 
 def brief_text(core: Core, agent: CodingAgent, mark: str, summary: str = "") -> str:
-    """What an agent's own summary does not tell of what is known, and how everything else comes back.
-
-    The changed files come first, then the facts that it lost, then what else happened. Without a summary, as where an
-    agent keeps it to itself, it is the most important of all.
-    """
+    """What an agent's own summary does not tell of what is known, and how everything else comes back."""
     facts = all_facts(core)
-    head, tail = _BESIDE if summary else _ALONE, _closing(core, agent, mark)
-    room = min(MOST_BYTES, agent.max_hook_bytes) - _size([head, "", tail])
+    running = [child.line for child in orchestrator(core).subagents.running]
+    recall = _way_back(core, agent, mark)
+    most = min(MOST_BYTES, agent.max_hook_bytes) - _size([recall])
+    return f"{notes_text(facts, material_of(_told_of(core), facts), summary, most, running)}\n{recall}"
+
+
+def notes_text(
+    facts: Sequence[Fact], material: HandoffMaterial, summary: str, most: int, running: Sequence[str] = ()
+) -> str:
+    """The notes beside a summary, in at most so many bytes: changed files, facts that it lost, and what else happened.
+
+    `running` are sub-agents. Without a summary, as where an agent keeps it to itself, these are the most important of
+    all that is known.
+    """
+    head = _BESIDE if summary else _ALONE
+    room = most - _size([head, ""])
     lines = _changed_files(facts, summary, int(room * _FILES_SHARE))
-    lines += _sections(_fitting(untold_facts(summary, facts), int((room - _size(lines)) * _FACTS_SHARE)))
-    lines += _story(material_of(_told_of(core), facts), [summary, *lines], room - _size(lines))
-    while _size(lines) > room:
-        lines.pop()
-    return "\n".join((head, *lines, "", tail))
+    lines += _running_children(running, int(room * _CHILDREN_SHARE))
+    others = [fact for fact in facts if not running or fact.kind != "subagent"]
+    lines += _sections(_fitting(untold_facts(summary, others), int((room - _size(lines)) * _FACTS_SHARE)))
+    if not _is_in_our_format(summary):  # that tells what happened itself
+        lines += _story(material, [summary, *lines], room - _size(lines))
+    return "\n".join((head, *lines, ""))
+
+
+def _is_in_our_format(summary: str) -> bool:
+    """Whether a summary was written as it is asked for when it is steered; a model may not keep to it."""
+    return sum(f"## {title}" in summary for title in SECTIONS) >= _FEWEST_HEADINGS
 
 
 def _told_of(core: Core) -> ParsedContext:
@@ -85,15 +101,20 @@ def _told_of(core: Core) -> ParsedContext:
     return before if len(before.turns) > len(now.turns) else now
 
 
-def _closing(core: Core, agent: CodingAgent, mark: str) -> str:
-    running = [one_line(child.line, _LONGEST) for child in orchestrator(core).subagents.running]
-    lines = "".join(f"\n- {line}" for line in running[:_MOST_CHILDREN])
-    children = f"Sub-agents that still run, not to be started again:{lines}\n" if lines else ""
+def _way_back(core: Core, agent: CodingAgent, mark: str) -> str:
     return (
-        f'{children}Everything is archived: recall("tool_017"), search_archive("words") and facts() of the MCP server '
+        'Everything is archived: recall("tool_017"), search_archive("words") and facts() of the MCP server '
         f'`compactor`{agent.tool_hint}; in a shell `compactor recall ID` or `compactor recall --search "words"`, '
         f"with --session {core.id!r}. [{mark}]"
     )
+
+
+def _running_children(running: Sequence[str], most: int) -> list[str]:
+    lines = ["## Sub-agents that still run, not to be started again"]
+    for child in running:
+        line = f"- {one_line(child, _LONGEST)}"
+        lines += [line] if _size([*lines, line]) <= most else []
+    return lines if len(lines) > 1 else []
 
 
 def _size(lines: Iterable[str]) -> int:
@@ -110,6 +131,8 @@ _FILE_WORDS = {
     "committed": "Committed",
 }
 _NEARLY_ALL, _FEWEST_PARTS = 0.75, 3
+# More than can ever have room: what is tried one by one stays quick in the largest of sessions.
+_MOST_TRIED = 100
 
 
 def _changed_files(facts: Sequence[Fact], summary: str, most: int) -> list[str]:
@@ -125,7 +148,7 @@ def _changed_files(facts: Sequence[Fact], summary: str, most: int) -> list[str]:
         if status == "committed":
             found = [fact for fact in found if _file_name(fact) not in summary]
         place = f" (below {root})" if any(fact.content.startswith(root) for fact in found) and root else ""
-        for count in range(len(found), 0, -1):
+        for count in range(min(len(found), _MOST_TRIED), 0, -1):
             paths = [_shown_file(fact, root, summary) for fact in found[:count]]
             more = f"; and {len(found) - count:,} more" if count < len(found) else ""
             line = one_line(f"{name}{place}: {by_folder(paths)}{more}", most)
@@ -232,15 +255,10 @@ def _fact_text(fact: Fact) -> str:
 def _fitting(facts: Sequence[Fact], most: int) -> list[Fact]:
     """As many of the first facts as have room, with the headings above them."""
     chosen: list[Fact] = []
-    for fact in facts:
+    for fact in facts[:_MOST_TRIED]:
         if _size(_sections([*chosen, fact])) <= most:
             chosen.append(fact)
-        elif len(chosen) > _MOST_TRIED:
-            break
     return chosen
-
-
-_MOST_TRIED = 60
 
 
 def _sections(facts: Sequence[Fact]) -> list[str]:

@@ -41,9 +41,9 @@ _GO_ON = (
 )
 
 
-def loaded(call: HookCall) -> None:
-    """The plugin inside the agent has started, so that it can compact in this session."""
-    set_thresholds(call)
+def loaded(call: HookCall) -> HookAnswer:
+    """The plugin inside the agent has started, so that it can compact in this session; it is told who compacts."""
+    return {"compaction": set_thresholds(call).compaction}
 
 
 def compact(call: HookCall) -> HookAnswer:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec import structs
 
@@ -19,7 +21,8 @@ from context_compactor.agents.project import ancestor_processes
 from context_compactor.agents.steering import effective_compaction, is_steering, steering_request
 from context_compactor.agents.sync import AgentLog, hook_state_of, synced_session, update_hook_state
 from context_compactor.agents.transcript_tail import last_lines, last_window_tokens
-from context_compactor.dialects.transcripts.transcript import Transcript
+from context_compactor.dialects.client_text import TaskNotice, task_notices
+from context_compactor.dialects.transcripts.transcript import Transcript, as_blocks
 from context_compactor.facts.fact import Fact
 from context_compactor.sessions import checkpoints
 from context_compactor.sessions.facts import all_facts, promote
@@ -28,14 +31,17 @@ from context_compactor.text import one_line
 
 _TAIL = 512 * 1024
 _LAUNCHED = "async_launched"
+_NAMES_SUBAGENTS = (2, 1, 325)
 
 
 def compacted_log(log: AgentLog) -> AgentLog:
     """Whose window was compacted: that of a session, or that of one of its sub-agents.
 
-    Claude Code calls the hooks of a compaction within a sub-agent as if it were the session's own. While a session
-    waits for sub-agents it is one of them; while some run in the background, it is whoever is fullest.
+    Before 2.1.325 Claude Code calls the hooks of a compaction within a sub-agent as if it were the session's own. While
+    a session waits for sub-agents it is one of them; while some run in the background, it is whoever is fullest.
     """
+    if _client_version(log.path) >= _NAMES_SUBAGENTS:
+        return log
     waiting, beside = _running(log.path)
     found = [
         _subagent_log_of(log, agent_id)
@@ -55,14 +61,22 @@ def _window_fill(log: AgentLog) -> int:
     return last_window_tokens(log.path, with_children=True)
 
 
+def _client_version(path: str) -> tuple[int, ...]:
+    """The version of Claude Code that wrote the end of a log; nothing when it does not say."""
+    found = next((line["version"] for line in last_lines(path, _TAIL, (b'"version"',)) if "version" in line), "")
+    return tuple(int(number) for number in re.findall(r"\d+", str(found))[:3])
+
+
 def _running(path: str) -> tuple[set[str], set[str]]:
     """Calls of sub-agents that have no result, and those whose result says that they run in the background.
 
-    One in the background is over when its end is reported; that is seen from its id, which is reported with it.
+    One in the background is over when its end is reported, with its id or that of its call.
     """
     answered: dict[str, str] = {}
     asked: set[str] = set()
+    ended: set[str] = set()
     for line in last_lines(path, _TAIL):
+        ended |= {name for notice in _notices(line) for name in (notice.task, notice.call) if name}
         message = line.get("message")
         blocks = message.get("content") if isinstance(message, dict) else None
         for block in blocks if isinstance(blocks, list) else ():
@@ -73,7 +87,17 @@ def _running(path: str) -> tuple[set[str], set[str]]:
             elif block.get("type") == "tool_use" and block.get("name") in AGENT_TOOLS:
                 asked.add(str(block.get("id")))
     waiting = asked - answered.keys()
-    return waiting, {call_id for call_id in asked & answered.keys() if _LAUNCHED in answered[call_id]}
+    launched = {call_id for call_id in asked & answered.keys() if _LAUNCHED in answered[call_id]}
+    return waiting, {each for each in launched - ended if not any(task in answered[each] for task in ended)}
+
+
+def _notices(line: dict[str, Any]) -> list[TaskNotice]:
+    """What a line of a log tells of tasks in the background: as a prompt, or beside the results of other calls."""
+    message, attachment = line.get("message"), line.get("attachment")
+    told = message.get("content") if isinstance(message, dict) and line.get("type") == "user" else None
+    told = attachment.get("prompt") if isinstance(attachment, dict) else told
+    blocks = [block for block in as_blocks(told) if isinstance(block, dict)]
+    return [notice for block in blocks for notice in task_notices(str(block.get("text") or ""))]
 
 
 def _subagents_of(path: str) -> list[tuple[str, str]]:
@@ -144,7 +168,7 @@ def post_compact(call: HookCall) -> HookAnswer | None:
     set_thresholds(call, expected="", summary="")
     if not call.has_log or compacted_log(call.log) != call.log:
         return None
-    with synced_session(call.log, call.settings) as synced:
+    with synced_session(call.log, call.settings, trigger=call.text("trigger")) as synced:
         losses = synced.followed.losses
         summary = call.text("compact_summary")
         if losses is None and summary:
@@ -158,6 +182,13 @@ def post_compact(call: HookCall) -> HookAnswer | None:
 
 def losses_message(call: HookCall, losses: SummaryLosses) -> str:
     """What was lost, in two lines for the user; the hook log has all of it."""
+    if not losses.readable:
+        log_hook(call.root, call.event, "not compared", key=call.log.key, reason="the summary is empty or encrypted")
+        return (
+            "compactor: the summary is empty or encrypted and cannot be compared with what was known. The model is "
+            f"given {losses.checked:,} known {'fact' if losses.checked == 1 else 'facts'} again, and every original "
+            "can be recalled."
+        )
     counts = ", ".join(f"{count:,} {_plural(kind, count)}" for kind, count in losses.by_kind().items())
     kept = losses.checked - len(losses.lost)
     log_hook(

@@ -143,7 +143,10 @@ def _left_out(agent: CodingAgent, row: AgentSessionRow, trace: CompactionTrace, 
         return
     events = _events(row)
     before = max(timestamp_seconds(events.get(word, (0, ""))[1]) for word in _BEFORE_COMPACTION)
-    if before < trace.compacted_at - LIMIT_SECONDS:
+    if before < trace.compacted_at - LIMIT_SECONDS and trace.by_plugin:
+        when = f"session {row.key} at {moment(trace.compacted_at)}"
+        yield ok(f"a plugin of {agent.title} compacted {when} in its place; PreCompact is not called then")
+    elif before < trace.compacted_at - LIMIT_SECONDS:
         name = next(hook.event for hook in agent.hooks if hook.word in _BEFORE_COMPACTION)
         what = f"{agent.title} compacted session {row.key} at {moment(trace.compacted_at)} and did not call {name}"
         yield wrong(what, f"Restart {agent.title}; if that does not help, compactor install {agent.name}")

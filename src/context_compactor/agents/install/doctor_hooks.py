@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -55,6 +57,7 @@ def programs(ctx: DoctorContext) -> Iterator[Finding]:
         ours = our_hooks_of(ctx, agent)
         if ours or ctx.is_named:
             yield _agent_program(ctx, agent)
+            yield from _bundled_programs(ctx) if agent is CLAUDE_CODE else ()
         by_command = {(hook_command(hook.entry) or BY_NAME, hook.source.scope): hook for hook in ours}
         for (command, _), hook in by_command.items():
             yield _called_program(ctx, agent, command, hook)
@@ -118,6 +121,37 @@ def _agent_program(ctx: DoctorContext, agent: CodingAgent) -> Finding:
     if not version:
         return look(f"{found} does not print its version", f"Run `{name} --version` and see what it says")
     return ok(f"{agent.title}: {version} ({found})")
+
+
+_SDK = "claude_agent_sdk"
+_VENV_PACKAGES = ("lib/python*/site-packages", "Lib/site-packages")
+_CLI_VERSION = re.compile(r"""__cli_version__\s*=\s*["']([\w.+-]{1,40})["']""")
+
+
+def _bundled_programs(ctx: DoctorContext) -> Iterator[Finding]:
+    """The Claude Code that the Claude Agent SDK for Python brings along, which may be another one than on the PATH."""
+    spec = importlib.util.find_spec(_SDK)
+    own = Path(spec.origin).parent if spec and spec.origin else None
+    found = {own.resolve(): own} if own else {}
+    for folder in filter(None, (ctx.env.get("VIRTUAL_ENV", ""), *(str(ctx.root / name) for name in (".venv", "venv")))):
+        for package in (each for way in _VENV_PACKAGES for each in sorted(Path(folder).glob(f"{way}/{_SDK}"))):
+            found.setdefault(package.resolve(), package)
+    for package in found.values():
+        program = next(
+            (path for name in ("claude", "claude.exe") if (path := package / "_bundled" / name).is_file()), None
+        )
+        if program is not None:
+            # What a project brings along may come from anybody, and is only read.
+            version = _noted_version(package) or (version_of((str(program),), ctx.env) if package == own else "")
+            yield ok(f"Claude Agent SDK brings its own Claude Code: {version or 'version unknown'} ({program})")
+
+
+def _noted_version(package: Path) -> str:
+    try:
+        found = _CLI_VERSION.search((package / "_cli_version.py").read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return ""
+    return found[1] if found else ""
 
 
 def _called_program(ctx: DoctorContext, agent: CodingAgent, command: Command, hook: RegisteredHook) -> Finding:

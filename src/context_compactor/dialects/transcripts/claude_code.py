@@ -54,11 +54,19 @@ class _LineTree:
         self.lines = lines
         self.places: dict[str, int] = {}
         self.before: list[int | None] = []
+        self._kept_results: dict[int, int] = {}
+        answered: dict[str, int] = {}
+        boundary = -1
         last: int | None = None
         for index, line in enumerate(lines):
             self.before.append(last)
             if isinstance(line.get("uuid"), str):
                 self.places.setdefault(line["uuid"], index)
+            if line.get("subtype") == "compact_boundary":
+                boundary = index
+            for call in block_ids(line, "tool_result", "tool_use_id"):
+                if answered.setdefault(call, index) < boundary:
+                    self._kept_results[index] = boundary
             if line.get("type") in _ROLES or line.get("subtype") == "compact_boundary":
                 last = index
         self.last = last
@@ -79,7 +87,10 @@ class _LineTree:
         parent = line["parentUuid"] or line.get("logicalParentUuid")
         if parent is None and not _starts_over(line) and not self._belongs_to_compaction(index):
             return None
-        return self.places.get(parent, self.before[index]) if isinstance(parent, str) else self.before[index]
+        place = self.places.get(parent, self.before[index]) if isinstance(parent, str) else self.before[index]
+        # A result that a compaction kept is logged again, and names the call from before the compaction.
+        is_kept = place is not None and place < self._kept_results.get(index, 0)
+        return self.before[index] if is_kept else place
 
     def _belongs_to_compaction(self, index: int) -> bool:
         """Whether a row without a parent is what a compaction left, and not a new beginning that the user made."""

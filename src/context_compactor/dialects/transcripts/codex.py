@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import structs
+
 from context_compactor.dialects.messages import ReportedUsage, read_usage
 from context_compactor.dialects.transcripts.transcript import (
     PastCompaction,
@@ -60,6 +62,8 @@ class _CodexReader:
         self.window: int | None = None
         self.taken_back = 0
         self._turns: list[int] = []
+        self._turn_start: int | None = None
+        """How many items there were when the present turn began."""
         self._last_total: object = None
         self._unbilled: int | None = None
 
@@ -79,6 +83,8 @@ class _CodexReader:
                 self._item(payload, utc_time(line.get("timestamp")))
 
     def _item(self, item: RawMessage, at: str) -> None:
+        if item.get("role") == "user":
+            self._settle_trigger("auto")
         if at:
             self.times[len(self.items)] = at
         if _is_by_model(item):
@@ -90,8 +96,13 @@ class _CodexReader:
             case "token_count":
                 self._token_count(event.get("info"))
             case "task_started":
+                self._turn_start = len(self.items)
                 self._set_window(event)
+            case "task_complete":
+                self._settle_trigger("manual")
             case "user_message":
+                self._turns.append(self._last_user())
+            case "item_completed" if _is_user_item(event.get("item")):
                 self._turns.append(self._last_user())
             case "thread_rolled_back":
                 self._roll_back(event.get("num_turns"))
@@ -116,11 +127,25 @@ class _CodexReader:
 
     def _compacted(self, record: dict[str, Any]) -> None:
         before = self.compactions[-1].at if self.compactions else 0
-        billed = [usage for at, usage in self.usages.items() if at >= before]
         summary = record.get("message")
         text = summary if isinstance(summary, str) else ""
+        self._drop_summary(text)
+        billed = [usage for at, usage in self.usages.items() if at >= before]
         tokens = billed[-1].total if billed else None
-        self.compactions.append(PastCompaction(len(self.items), pre_tokens=tokens, summary=text))
+        trigger = "auto" if self._turn_start is not None and self._turn_start < len(self.items) else ""
+        self.compactions.append(PastCompaction(len(self.items), trigger, tokens, text))
+
+    def _drop_summary(self, summary: str) -> None:
+        """Newer versions log the answer that became the summary as an answer to the user."""
+        last = self.items[-1] if self.items else {}
+        said = _said_text(last) if last.get("role") == "assistant" else ""
+        if said and summary.endswith(said):
+            self._cut(len(self.items) - 1)
+
+    def _settle_trigger(self, trigger: str) -> None:
+        """What came of a turn that began with a compaction: one that the user asked for is the whole turn."""
+        if self.compactions and self._turn_start == self.compactions[-1].at and not self.compactions[-1].trigger:
+            self.compactions[-1] = structs.replace(self.compactions[-1], trigger=trigger)
 
     def _last_user(self) -> int:
         places = range(len(self.items) - 1, -1, -1)
@@ -132,10 +157,14 @@ class _CodexReader:
         cut = self._turns[-turns:][0]
         del self._turns[-turns:]
         self.taken_back += len(self.items) - cut
+        self._cut(cut)
+        self.compactions = [past for past in self.compactions if past.at <= cut]
+
+    def _cut(self, cut: int) -> None:
+        """Leave out the items from here on."""
         del self.items[cut:]
         self.usages = {at: usage for at, usage in self.usages.items() if at < cut}
         self.times = {at: time for at, time in self.times.items() if at < cut}
-        self.compactions = [past for past in self.compactions if past.at <= cut]
         self._unbilled = None
 
 
@@ -146,6 +175,16 @@ def _unwrap(line: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if "record_type" in line:
         return "state", line
     return ("response_item" if "type" in line or "role" in line else "session_meta"), line
+
+
+def _is_user_item(item: object) -> bool:
+    return isinstance(item, dict) and item.get("type") == "UserMessage"
+
+
+def _said_text(item: RawMessage) -> str:
+    content = item.get("content")
+    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    return "\n".join(str(block.get("text") or "") for block in blocks)
 
 
 def _is_by_model(item: RawMessage) -> bool:
