@@ -30,6 +30,8 @@ class ClaudeCode(Struct, frozen=True):
     title: str = "Claude Code"
     shortens: bool = True
     hears_all: bool = True
+    has_extension: bool = False
+    summary_request: int = 0
     api: Api = Messages(TASK)
 
     def settings(self, home: Home) -> list[Path]:

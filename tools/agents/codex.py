@@ -48,6 +48,8 @@ class Codex(Struct, frozen=True):
     in_scripts: bool = False
     name: str = "codex"
     hears_all: bool = False
+    has_extension: bool = False
+    summary_request: int = 0
     api: Api = Responses()
 
     @property

@@ -15,11 +15,13 @@ from pathlib import Path
 from tools.agents.claude_code import ClaudeCode
 from tools.agents.codex import Codex
 from tools.agents.home import Home, new_home
-from tools.agents.promises import Promise, Seen, promises
+from tools.agents.opencode import OpenCode
+from tools.agents.pi import Pi
+from tools.agents.promises import Promise, Seen, extension_promises, promises
 from tools.agents.scripted import ScriptedModel, scripted
 from tools.agents.story import main_story
 
-Agent = ClaudeCode | Codex
+Agent = ClaudeCode | Codex | Pi | OpenCode
 _SHOWN = 2_000
 
 
@@ -28,11 +30,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--claude", default="claude", metavar="PATH", help="Claude Code; without, the one on the PATH")
     parser.add_argument("--codex", default="codex", metavar="PATH", help="Codex; without, the one on the PATH")
+    parser.add_argument("--pi", default="pi", metavar="PATH", help="pi; without, the one on the PATH")
+    parser.add_argument("--opencode", default="opencode", metavar="PATH", help="OpenCode; without, that on the PATH")
     parser.add_argument("--pictures", action="store_true", help="draw docs/images/agent-*.svg as well (needs tmux)")
     given = parser.parse_args()
-    claude, codex = _found(given.claude), _found(given.codex)
+    claude, codex, pi, opencode = map(_found, (given.claude, given.codex, given.pi, given.opencode))
     agents: list[Agent] = [ClaudeCode(claude)] if claude else []
     agents += [Codex(codex), Codex(codex, model="gpt-6-sol", in_scripts=True)] if codex else []
+    agents += [Pi(pi)] if pi else []
+    agents += [OpenCode(opencode)] if opencode else []
     kept = [_check(agent) for agent in agents]
     if given.pictures and claude:
         from tools.agents.pictures import draw
@@ -75,7 +81,8 @@ def _seen_to_be(agent: Agent, home: Home, address: str, model: ScriptedModel) ->
         f"{ended}{worked.stderr[-_SHOWN:] * bool(worked.returncode)}",
     )
     complaints = list(agent.complaints(home, worked.stderr))
-    yield from promises(Seen(home, model.requests, agent.logs(home), complaints, agent.shortens, agent.hears_all))
+    seen = Seen(home, model.requests, agent.logs(home), complaints, agent.shortens, agent.hears_all)
+    yield from extension_promises(seen, agent.summary_request) if agent.has_extension else promises(seen)
     yield _went_well(home, "doctor", agent.name)
     worked_with = _contents(agent, home)
     yield _went_well(home, "uninstall", agent.name, "--yes")

@@ -1,4 +1,4 @@
-"""The Anthropic Messages API, as far as Claude Code needs it from a scripted model."""
+"""The Anthropic Messages API, as far as coding agents need it from a scripted model."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ _PREFIX = "toolu_"
 
 
 class Messages(Struct, frozen=True):
-    """`POST /v1/messages`. A sub-agent is known by the task it was given."""
+    """`POST /v1/messages`. A sub-agent is known by the task it was given, an agent itself by its tool `shell`, and a
+    request for a summary by what stands in it."""
 
     task: str
+    shell: str = "Bash"
+    summaries: tuple[str, ...] = (_SUMMARY,)
     path: str = "/v1/messages"
 
     def request(self, body: Body, headers: Mapping[str, str]) -> Request:  # noqa: ARG002
@@ -31,11 +34,11 @@ class Messages(Struct, frozen=True):
 
     def _lane(self, body: Body) -> Lane:
         first, last = ("\n".join(map(_text, _blocks(body["messages"][at]))) for at in (0, -1))
-        if _SUMMARY in last:
+        if any(text in last for text in self.summaries):
             return "compact"
         if self.task in first:
             return "sub"
-        return "main" if any(tool.get("name") == "Bash" for tool in body.get("tools", ())) else "aside"
+        return "main" if any(tool.get("name") == self.shell for tool in body.get("tools", ())) else "aside"
 
     def events(self, step: Step, number: int, body: Body) -> Iterator[dict[str, Any]]:
         """An answer, as it is streamed."""
