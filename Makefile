@@ -68,8 +68,9 @@ reference: $(READY)  ## Write docs/reference from the code
 picture: $(READY)  ## Draw docs/images/demo.svg from the demo's real output
 	$(BIN)/python -m tools.picture
 
-agents: $(READY)  ## Check the real Claude Code and Codex of this machine against a scripted model; CLAUDE=, CODEX= where; PICTURES=1 draws
+agents: $(READY)  ## Check the real agents of this machine against a scripted model; CLAUDE=, CODEX=, PI=, OPENCODE= where; PICTURES=1 draws
 	$(BIN)/python -m tools.agents.live $(if $(CLAUDE),--claude $(CLAUDE)) $(if $(CODEX),--codex $(CODEX)) \
+	  $(if $(PI),--pi $(PI)) $(if $(OPENCODE),--opencode $(OPENCODE)) \
 	  $(if $(PICTURES),--pictures)
 
 constraints:  ## Pin every dependency again (needs uv)

@@ -2,11 +2,13 @@
 // raises one event, and prints what the hook answered and what it ran.
 //
 //   node claude_code_engine.mjs FOLDER '{"event": …, "e": …, "run": {"exitCode": 0, "stdout": …} | {"error": …}}'
+//
+// With `started` the session has started before, and the plugin was told this.
 
 import { pathToFileURL } from 'node:url'
 
 const [folder, given] = process.argv.slice(2)
-const { event, e, run } = JSON.parse(given)
+const { event, e, run, started } = JSON.parse(given)
 const { register } = await import(pathToFileURL(`${folder}/hooks/register.js`))
 
 const hooks = []
@@ -24,6 +26,7 @@ const $ = {
   process: {
     run: async (argv, init) => {
       ran.push({ argv, call: JSON.parse(init.stdin), timeoutMs: init.timeoutMs })
+      if (started && argv.includes('loaded')) return { exitCode: 0, stdout: JSON.stringify(started) }
       if (run.error) throw new Error(run.error)
       return { stderr: '', isStdoutTruncated: false, isStderrTruncated: false, ...run }
     },
@@ -33,6 +36,11 @@ const $ = {
 
 const matches = (wanted, value) =>
   typeof wanted === 'object' ? Object.entries(wanted).every(([key, part]) => matches(part, value?.[key])) : wanted === value
+if (started) {
+  for (const [name, , hook] of hooks) if (name === 'session.start') await hook($, {}, async () => ({}))
+  await new Promise(resolve => setTimeout(resolve))
+  ran.length = 0
+}
 const found = hooks.filter(([name, matcher]) => name === event && matches(matcher, e))
 const passed = []
 const next = async value => {

@@ -32,9 +32,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "plugin"
 
 
-def raised(folder: Path, event: str, e: dict[str, Any], run: dict[str, Any]) -> Any:
+def raised(folder: Path, event: str, e: dict[str, Any], run: dict[str, Any], **more: Any) -> Any:
     """What the engine got when it raised an event."""
-    return run_node(ENGINE, str(folder), json.dumps({"event": event, "e": e, "run": run}))
+    return run_node(ENGINE, str(folder), json.dumps({"event": event, "e": e, "run": run, **more}))
 
 
 def printed(answer: object) -> dict[str, Any]:
@@ -96,9 +96,12 @@ def test_instructions_go_to_its_own_summariser(folder: Path):
     assert seen["passed"] == [e | {"instructions": "Write in this format."}]
 
 
-def test_a_compaction_ahead_of_time_is_skipped_without_running_anything(folder: Path):
-    seen = raised(folder, "session.compact", compaction(PROMPT, trigger="precompute"), printed({"record": RECORD}))
-    assert set(seen["answer"]) == {"skip"}
+@pytest.mark.parametrize(("way", "is_skipped"), [("ours", True), ("steered", False), ("beside", False)])
+def test_a_summary_ahead_of_time_is_skipped_where_our_record_stands_for_it(folder: Path, way: str, is_skipped: bool):
+    e = compaction(PROMPT, trigger="precompute")
+    seen = raised(folder, "session.compact", e, printed({"record": RECORD}), started={"compaction": way})
+    assert (set(seen["answer"]) == {"skip"}) is is_skipped
+    assert seen["passed"] == ([] if is_skipped else [e])
     assert seen["ran"] == []
 
 

@@ -57,7 +57,7 @@ def test_every_recorded_call_is_answered_with_nothing_or_with_what_the_agent_tak
 
 
 def test_every_event_that_is_registered_was_recorded():
-    for agent in AGENTS.values():
+    for agent in (agent for agent in AGENTS.values() if not agent.extension):
         seen = {said.get("hook_event_name") for said in recorded(agent.name).values()}
         assert {hook.event for hook in agent.hooks} <= seen
 

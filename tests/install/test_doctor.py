@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from context_compactor.agents.coding_agents import CLAUDE_CODE, CODEX
-from context_compactor.agents.hook_log import log_hook
+from context_compactor.agents.hook_log import GOES_ON_WITH_OURS, log_hook
 from context_compactor.agents.install.doctor_findings import DoctorContext, hooks_of, sources
 from context_compactor.agents.install.doctor_hooks import trusted_hash
 from context_compactor.sessions.session import Session
@@ -603,6 +603,17 @@ def test_a_compaction_in_which_a_plugin_answered_is_no_fault(claude: Machine, go
     found = claude.doctor()
     assert not [area for area, _ in found.bad() if area in ("firing", "brief", "hook log")]
     assert found.has("ok", "firing", "a plugin of Claude Code compacted", "PreCompact is not called then")
+
+
+def test_after_a_compaction_that_was_ours_no_brief_is_missed(claude: Machine):
+    claude.work()
+    claude.append(
+        {"type": "system", "subtype": "compact_boundary", "uuid": "b", "compactMetadata": {"trigger": "auto"}},
+        {"type": "user", "uuid": "d", "parentUuid": "b", "message": {"role": "user", "content": "[Context record. …"}},
+    )
+    claude.talk(2)
+    log_hook(str(claude.root), "session-start", "no brief", reason=GOES_ON_WITH_OURS, key=CLAUDE_ID)
+    assert claude.doctor().has("ok", "brief", "goes on with our record", "needs no brief")
 
 
 def test_what_the_agent_itself_noted_of_a_hook_that_failed_is_told(claude: Machine):

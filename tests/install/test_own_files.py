@@ -14,6 +14,7 @@ from context_compactor.agents.install.targets import SettingsTarget
 from context_compactor.errors import BadSetting
 
 OURS = OwnFile("// Written by `compactor install`.\nexport default 1;\n", "extension")
+THEIRS = "// mine\n\n\n// see compactor install\n"
 NEWER = OwnFile("// Written by `compactor install`.\nexport default 2;\n", "extension")
 
 
@@ -61,11 +62,11 @@ def test_an_empty_file_that_was_there_is_there_again(tmp_path, records):
 
 def test_a_file_of_somebody_else_is_refused_by_an_install_and_stays_with_an_uninstall(tmp_path, records):
     path = tmp_path / "compactor.js"
-    path.write_text("// mine\n// see compactor install\n")
+    path.write_text(THEIRS)
     with pytest.raises(BadSetting, match=r"compactor\.js, line 1: this file was not written by compactor.*rename"):
         plan_install(CLAUDE_CODE, SettingsTarget(path, OURS), records)
     assert uninstalled(SettingsTarget(path, OURS), records) == "unchanged"
-    assert path.read_text() == "// mine\n// see compactor install\n"
+    assert path.read_text() == THEIRS
 
 
 @given(st.text())

@@ -32,6 +32,8 @@ class ClaudeCode(Struct, frozen=True):
     name: str = "claude-code"
     shortens: bool = True
     hears_all: bool = True
+    has_extension: bool = False
+    summary_request: int = 0
     api: Api = Messages()
 
     @property

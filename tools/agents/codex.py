@@ -50,6 +50,8 @@ class Codex(Struct, frozen=True):
     name: str = "codex"
     hears_all: bool = False
     compaction: AgentCompaction = "beside"
+    has_extension: bool = False
+    summary_request: int = 0
     api: Api = Responses()
 
     @property

@@ -14,7 +14,7 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from msgspec import structs
@@ -25,13 +25,20 @@ from tools.agents.claude_code import ClaudeCode
 from tools.agents.codex import Codex
 from tools.agents.home import Home, new_home
 from tools.agents.long_session import cost_of, cost_table, long_session, own_session
-from tools.agents.promises import Promise, Seen, promises
+from tools.agents.opencode import OpenCode
+from tools.agents.pi import Pi
+from tools.agents.promises import Promise, Seen, extension_promises, promises
 from tools.agents.screens import screens
 from tools.agents.scripted import ScriptedModel, scripted
 
-Agent = ClaudeCode | Codex
+Agent = ClaudeCode | Codex | Pi | OpenCode
 PARTS = ("story", "long", "broken", "screens")
-_PACKAGES = {"claude": "@anthropic-ai/claude-code", "codex": "@openai/codex"}
+_PACKAGES = {
+    "claude": "@anthropic-ai/claude-code",
+    "codex": "@openai/codex",
+    "pi": "@earendil-works/pi-coding-agent",
+    "opencode": "opencode-ai",
+}
 _WAYS: tuple[AgentCompaction, ...] = ("ours", "steered", "beside")
 _SHOWN = 2_000
 
@@ -41,14 +48,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--claude", default="claude", metavar="PATH", help="Claude Code; without, the one on the PATH")
     parser.add_argument("--codex", default="codex", metavar="PATH", help="Codex; without, the one on the PATH")
+    parser.add_argument("--pi", default="pi", metavar="PATH", help="pi; without, the one on the PATH")
+    parser.add_argument("--opencode", default="opencode", metavar="PATH", help="OpenCode; without, that on the PATH")
     parser.add_argument("--only", choices=PARTS, action="append", help="leave out the other parts; may be given again")
     parser.add_argument("--pictures", action="store_true", help="draw docs/images/agent-*.svg from the screens as well")
     given = parser.parse_args()
-    claude, codex = _found("claude", given.claude), _found("codex", given.codex)
+    programs = {name: path for name in _PACKAGES if (path := _found(name, getattr(given, name)))}
     kept = [
         _report(title, found)
         for part in given.only or PARTS
-        for title, found in _checks(part, claude, codex, draws=given.pictures)
+        for title, found in _checks(part, programs, draws=given.pictures)
     ]
     return 0 if kept and all(kept) else 1
 
@@ -62,14 +71,11 @@ def _found(name: str, given: str) -> Path | None:
     return Path(path).absolute()
 
 
-def _checks(
-    part: str, claude: Path | None, codex: Path | None, *, draws: bool
-) -> Iterator[tuple[str, Iterable[Promise]]]:
+def _checks(part: str, programs: Mapping[str, Path], *, draws: bool) -> Iterator[tuple[str, Iterable[Promise]]]:
     """The titles and the promises of one part, for the agents that are there."""
+    claude = programs.get("claude")
     if part == "story":
-        agents: list[Agent] = [ClaudeCode(claude, way) for way in _WAYS] if claude else []
-        agents += [Codex(codex), Codex(codex, model="gpt-6-sol", in_scripts=True)] if codex else []
-        yield from ((agent.title, _story(agent)) for agent in agents)
+        yield from ((agent.title, _story(agent)) for agent in _agents(programs))
     elif claude and part == "long":
         yield "Claude Code, a long session", _long(claude)
     elif claude and part == "broken":
@@ -79,6 +85,20 @@ def _checks(
             yield "Claude Code in a terminal", screens(ClaudeCode(claude), draws=draws)
         else:
             print("tmux is not there, and the screens of Claude Code were not checked")
+
+
+def _agents(programs: Mapping[str, Path]) -> Iterator[Agent]:
+    """The agents that are there, in each of the ways in which they work."""
+    for name, program in programs.items():
+        match name:
+            case "claude":
+                yield from (ClaudeCode(program, way) for way in _WAYS)
+            case "codex":
+                yield from (Codex(program), Codex(program, model="gpt-6-sol", in_scripts=True))
+            case "pi":
+                yield Pi(program)
+            case "opencode":
+                yield OpenCode(program)
 
 
 def _report(title: str, found: Iterable[Promise]) -> bool:
@@ -129,9 +149,8 @@ def _seen_to_be(agent: Agent, home: Home, address: str, model: ScriptedModel) ->
         f"{ended}{worked.stderr[-_SHOWN:] * bool(worked.returncode)}",
     )
     complaints = list(agent.complaints(home, worked.stderr))
-    yield from promises(
-        Seen(home, model.requests, agent.logs(home), complaints, agent.shortens, agent.hears_all, agent.compaction)
-    )
+    seen = Seen(home, model.requests, agent.logs(home), complaints, agent.shortens, agent.hears_all, agent.compaction)
+    yield from extension_promises(seen, agent.summary_request) if agent.has_extension else promises(seen)
     yield _went_well(home, "doctor", agent.name)
     worked_with = _contents(agent, home)
     yield _went_well(home, "uninstall", agent.name, "--yes")

@@ -1,4 +1,4 @@
-"""The Anthropic Messages API, as far as Claude Code needs it from a scripted model."""
+"""The Anthropic Messages API, as far as coding agents need it from a scripted model."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ _BILLING = "x-anthropic-billing-header"
 
 
 class Messages(Struct, frozen=True):
-    """`POST /v1/messages`. Claude Code says in a header that a sub-agent asks."""
+    """`POST /v1/messages`. Claude Code says in a header that a sub-agent asks; an agent itself is known by its tool
+    `shell`, and a request for a summary by what stands in it."""
 
+    shell: str = "Bash"
+    summaries: tuple[str, ...] = (_SUMMARY,)
     path: str = "/v1/messages"
 
     def request(self, body: Body, headers: Mapping[str, str]) -> Request:
@@ -33,7 +36,15 @@ class Messages(Struct, frozen=True):
             if block["type"] == "tool_result"
         }
         agent = headers.get("x-claude-code-agent-id", "")
-        return Request(_lane(body, agent), [_text(block) for block in blocks], results, _parts(body), agent)
+        return Request(self._lane(body, agent), [_text(block) for block in blocks], results, _parts(body), agent)
+
+    def _lane(self, body: Body, agent: str) -> Lane:
+        last = "\n".join(map(_text, _blocks(body["messages"][-1])))
+        if any(text in last for text in self.summaries):
+            return "compact"
+        if agent:
+            return "sub"
+        return "main" if any(tool.get("name") == self.shell for tool in body.get("tools", ())) else "aside"
 
     def events(self, step: Step, read: tuple[int, int], number: int, body: Body) -> Iterator[dict[str, Any]]:
         """An answer, as it is streamed."""
@@ -58,15 +69,6 @@ class Messages(Struct, frozen=True):
             "usage": {**usage, "output_tokens": 60 + len(str(step.says)) // 4},
         }
         yield {"type": "message_stop"}
-
-
-def _lane(body: Body, agent: str) -> Lane:
-    last = "\n".join(map(_text, _blocks(body["messages"][-1])))
-    if _SUMMARY in last:
-        return "compact"
-    if agent:
-        return "sub"
-    return "main" if any(tool.get("name") == "Bash" for tool in body.get("tools", ())) else "aside"
 
 
 def _parts(body: Body) -> list[str]:

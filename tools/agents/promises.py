@@ -19,6 +19,7 @@ from tools.agents.story import LOST, RULE, SUMMARY, log_text, report_text
 
 _MARK = re.compile(r"compactor-brief-[0-9a-f]{12}")
 _REFERENCE = re.compile(r'recall\("(\w+)"\)')
+_FOUND = re.compile(r"^(tool_\d+) \(", re.MULTILINE)
 _SHOWN = 300
 _COMPARING = ("session-start", "post-compact")
 # Codex tells hooks the beginning and the end of a long output, 10,000 tokens together.
@@ -140,6 +141,26 @@ def _beside_a_summary(seen: Seen) -> Iterator[Promise]:
     yield Promise("what the summary lost is known", bool(compared.get("lost")), told(compared.get("lost")))
 
 
+def extension_promises(seen: Seen, most_asked: int) -> Iterator[Promise]:
+    """Those for an agent in which an extension of ours stands for its own compaction."""
+    given = seen.hook_log("compact", "record given")
+    yield Promise("our record is given", given.get("trigger") == "auto", told(given))
+    asked = [sum(map(len, request.texts)) for request in seen.requests if request.lane == "compact"]
+    words = f"{len(asked)} requests of {sum(asked):,} characters"
+    yield Promise("the model writes no summary", sum(asked) <= most_asked, words)
+    after = [request for request in seen.requests if any(OPENING in text for text in request.texts)]
+    found = next((text for request in after[:1] for text in request.texts if OPENING in text), "")
+    yield Promise("the next request has our record", RULE in found, f"{len(found):,} characters with “{RULE}”")
+    yield _found(seen)
+    before, recalled = seen.result("failing"), seen.result("recall")
+    is_same = LOST in before and before.strip() in recalled
+    words = f"{len(before):,} characters in the {len(recalled):,} that recall gave"
+    yield Promise("the model recalls an output byte for byte", is_same, words)
+    failed = [line for line in read_hook_log(str(seen.home.project)) if line["what"] == "failed"]
+    yield Promise("no hook failed in the hook log", not failed, told(failed))
+    yield Promise("the agent complains about no extension", not seen.complaints, told(seen.complaints))
+
+
 def _shortened(seen: Seen) -> Iterator[Promise]:
     whole, result = log_text(), seen.result("oversized")
     found = _REFERENCE.search(result)
@@ -180,8 +201,9 @@ def _brief_arrived(seen: Seen) -> Promise:
 
 
 def _found(seen: Seen) -> Promise:
-    hits = answer_of(seen.result("search")).get("hits", [])
-    found = [hit["id"] for hit in hits if LOST in hit["text"]]
+    result = seen.result("search")
+    hits = answer_of(result).get("hits", [])
+    found = [hit["id"] for hit in hits if LOST in hit["text"]] or _FOUND.findall(result if LOST in result else "")
     return Promise("the model finds with search_archive what the summary lost", bool(found), told(found))
 
 

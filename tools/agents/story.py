@@ -18,7 +18,8 @@ SUMMARY = "The user wants the login to refuse tokens. The tests were run, and th
 FAILING = "python -m pytest tests/test_auth.py"
 LOG = "logs/login.log"
 LOST = "test_expired_token"
-_ID = re.compile(r'"id": ?"(tool_\d+)"')
+# As JSON, or where an agent gives its model the text alone.
+_ID = re.compile(r'(?:"id": ?"|^)(tool_\d+)\b', re.MULTILINE)
 _CALLERS = "grep -rl is_valid src tests"
 _FEW, _MANY = 20_000, 190_000
 

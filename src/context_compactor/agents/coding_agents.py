@@ -29,10 +29,16 @@ class CodingAgent(Struct, frozen=True, kw_only=True):
 
     name: str
     title: str
+    program: str
+    """How it is started in a shell."""
     hooks: tuple[HookEvent, ...]
     max_hook_bytes: int
     replacement_field: ReplacementField
     assumed_window: int
+    extension: str = ""
+    """The file in `agents/extensions` that it loads, where it calls no commands as hooks. The MCP server is in it."""
+    keeps_log: bool = True
+    """Whether it writes a log; else its extension sends all messages with each call."""
     passes_summary: bool
     """Whether it tells a hook the summary it wrote; else that stands in its log, if anywhere."""
     has_status_line: bool
@@ -47,6 +53,7 @@ class CodingAgent(Struct, frozen=True, kw_only=True):
 CLAUDE_CODE = CodingAgent(
     name="claude-code",
     title="Claude Code",
+    program="claude",
     hooks=(
         HookEvent("SessionStart", "session-start", 30),
         HookEvent("UserPromptSubmit", "user-prompt-submit", 15),
@@ -69,6 +76,7 @@ CLAUDE_CODE = CodingAgent(
 CODEX = CodingAgent(
     name="codex",
     title="Codex",
+    program="codex",
     hooks=(
         HookEvent("SessionStart", "session-start", 30),
         HookEvent("UserPromptSubmit", "user-prompt-submit", 15),
@@ -88,7 +96,39 @@ CODEX = CodingAgent(
     # Newer models of Codex reach tools only from a script, and are not told which there are.
     tool_hint=' (in a script: `await tools.mcp__compactor__recall({id: "tool_017"})`)',
 )
-AGENTS = {agent.name: agent for agent in (CLAUDE_CODE, CODEX)}
+PI = CodingAgent(
+    name="pi",
+    title="pi",
+    program="pi",
+    hooks=(HookEvent("session_before_compact", "compact", 20), HookEvent("session_compact", "post-compact", 20)),
+    extension="pi.js",
+    max_hook_bytes=10_000,
+    replacement_field="updatedToolOutput",
+    assumed_window=200_000,
+    passes_summary=False,
+    has_status_line=False,
+    needs_trust=False,
+    tool_hint=", called `mcp__compactor__recall` and `mcp__compactor__search_archive`",
+)
+OPENCODE = CodingAgent(
+    name="opencode",
+    title="OpenCode",
+    program="opencode",
+    hooks=(
+        HookEvent("experimental.session.compacting", "compact", 20),
+        HookEvent("session.compacted", "post-compact", 20),
+    ),
+    extension="opencode.js",
+    keeps_log=False,
+    max_hook_bytes=10_000,
+    replacement_field="updatedToolOutput",
+    assumed_window=200_000,
+    passes_summary=False,
+    has_status_line=False,
+    needs_trust=False,
+    tool_hint=", called `compactor_recall` and `compactor_search_archive`",
+)
+AGENTS = {agent.name: agent for agent in (CLAUDE_CODE, CODEX, PI, OPENCODE)}
 
 
 def find_agent(name: str) -> CodingAgent:

@@ -38,7 +38,10 @@ def read_compaction_trace(path: str) -> CompactionTrace:
         payload = line.get("payload")
         if line.get("type") == "response_item" and isinstance(payload, dict):
             has_continued |= payload.get("role") == "assistant" or payload.get("type") in _CALLS
+        message = line.get("message")
         has_continued |= line.get("type") == "assistant"
+        if line.get("type") == "message" and isinstance(message, dict):  # pi
+            has_continued |= message.get("role") == "assistant"
     return CompactionTrace()
 
 
@@ -61,6 +64,8 @@ def brief_arrival(path: str, mark: str) -> Arrival:
     """Whether a text with this mark stands in a log as one that the model was given, or only as what a hook said."""
     found: Arrival = "absent"
     for line in last_lines(path, _TAIL, (mark.encode(),)):
+        if line.get("type") == "custom_message" or "messages" in line:  # in pi and OpenCode
+            return "given"
         attachment, payload = line.get("attachment"), line.get("payload")
         if isinstance(attachment, dict):
             if attachment.get("type") == "hook_additional_context" and mark in str(attachment.get("content")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 
 from context_compactor.agents.hook_state import open_hook_state
 from context_compactor.agents.log_import import LOGS_NOTE
@@ -69,5 +70,9 @@ def delete_sessions(store: Store, url: str, session_ids: Sequence[str]) -> None:
         state = open_hook_state(str(project.home)) if project else None
         if state is not None:
             with closing(state):
+                row = state.find(session_id)
                 state.remove(session_id)
+            log = Path(row.transcript) if row else Path()
+            if project and log.parent == Path(project.home) / "logs":  # of an agent that keeps no log itself
+                log.unlink(missing_ok=True)
     clear_deleted(store)

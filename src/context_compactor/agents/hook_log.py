@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LOG_FILE = os.path.join("logs", "hooks.jsonl")
+GOES_ON_WITH_OURS = "it goes on with what we wrote"
+"""Why there is no brief after a compaction that was ours."""
 _MOST_BYTES = 1_000_000
 _LONGEST = 2_000
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)

@@ -31,7 +31,7 @@ def last_window_tokens(path: str, size: int = _TAIL, *, with_children: bool = Fa
 
 def is_compaction_line(line: dict[str, Any]) -> bool:
     """Whether the agent has compacted at this line of its log."""
-    return line.get("subtype") == "compact_boundary" or line.get("type") == "compacted"
+    return line.get("subtype") == "compact_boundary" or line.get("type") in ("compacted", "compaction")
 
 
 def last_lines(path: str, size: int, marks: tuple[bytes, ...] = (b"",)) -> Iterator[dict[str, Any]]:
@@ -81,6 +81,8 @@ def _tokens(line: dict[str, Any]) -> int:
     message, payload = line.get("message"), line.get("payload")
     if line.get("type") == "assistant" and isinstance(message, dict):
         return reply_tokens(message.get("usage"))
+    if line.get("type") == "message" and isinstance(message, dict) and isinstance(message.get("usage"), dict):
+        return token_count(message["usage"].get("totalTokens"))  # pi
     usage = payload.get("info") if isinstance(payload, dict) and payload.get("type") == "token_count" else None
     last = usage.get("last_token_usage") if isinstance(usage, dict) else None
     return token_count(last.get("total_tokens")) if isinstance(last, dict) else 0

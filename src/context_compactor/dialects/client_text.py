@@ -37,6 +37,7 @@ _OPENINGS = (
     "Operation stopped by hook",
     "No response requested",
     "Continue from where you left off",
+    "Continue if you have next steps, or stop and ask for clarification",
     "Please continue the conversation from where we left it off",
     "OBSERVATION:",
     "Observation:",

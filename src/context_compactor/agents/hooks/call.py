@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from context_compactor.agents.coding_agents import CLAUDE_CODE, CODEX, CodingAgent, find_agent
 from context_compactor.agents.hook_state import AgentSessionRow
-from context_compactor.agents.paths import session_key, settings_fingerprint, subagent_log
+from context_compactor.agents.paths import prepare_home, session_key, settings_fingerprint, subagent_log
 from context_compactor.agents.steering import effective_compaction
 from context_compactor.agents.sync import AgentLog, update_hook_state
+from context_compactor.files import write_atomically
 from context_compactor.settings import Settings
 from context_compactor.text import printable
 from context_compactor.tokens.models import window_for
@@ -84,6 +88,18 @@ def detect_agent(payload: dict[str, Any], option: str) -> CodingAgent:
     path = payload.get("transcript_path")
     name = os.path.basename(path) if isinstance(path, str) else ""
     return CODEX if name.startswith("rollout-") or "turn_id" in payload else CLAUDE_CODE
+
+
+def with_log(payload: dict[str, Any], agent: CodingAgent, root: str) -> dict[str, Any]:
+    """The call of an agent that keeps no log: the messages it has sent are written down, and stand for one."""
+    messages, session_id = payload.get("messages"), str(payload.get("session_id"))
+    if agent.keeps_log or not isinstance(messages, list) or not messages:
+        return payload
+    name = f"{agent.name}-{sha256(session_id.encode('utf-8', 'replace')).hexdigest()[:32]}.json"
+    path = Path(prepare_home(root), "logs", name)
+    session = {"info": {"id": session_id, "directory": payload.get("cwd")}, "messages": messages}
+    write_atomically(path, msgspec.json.encode(session), private=True)
+    return {**payload, "transcript_path": str(path)}
 
 
 FROM_INSIDE = ("loaded", "compact")

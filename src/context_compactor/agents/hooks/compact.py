@@ -41,9 +41,9 @@ _GO_ON = (
 )
 
 
-def loaded(call: HookCall) -> None:
-    """The plugin inside the agent has started, so that it can compact in this session."""
-    set_thresholds(call)
+def loaded(call: HookCall) -> HookAnswer:
+    """The plugin inside the agent has started, so that it can compact in this session; it is told who compacts."""
+    return {"compaction": set_thresholds(call).compaction}
 
 
 def compact(call: HookCall) -> HookAnswer:
@@ -51,6 +51,9 @@ def compact(call: HookCall) -> HookAnswer:
     began = time.perf_counter()
     set_thresholds(call)
     if call.settings.agent_compaction == "beside":
+        if call.agent.extension and call.has_log:  # which has no hook before a compaction
+            with synced_session(call.log, call.settings):
+                pass
         return _pass(call, 'agent_compaction is "beside"')
     if call.settings.agent_compaction == "steered":
         return _steered(call)

@@ -13,9 +13,9 @@ from msgspec import structs
 
 from context_compactor.agents.hook_log import utc_now_text
 from context_compactor.agents.hook_state import AgentSessionRow
-from context_compactor.agents.hooks.call import HookAnswer, HookCall, detect_agent
-from context_compactor.agents.project import project_settings
-from context_compactor.agents.sync import hook_state_of
+from context_compactor.agents.hooks.call import HookAnswer, HookCall, detect_agent, with_log
+from context_compactor.agents.project import ancestor_processes, project_settings
+from context_compactor.agents.sync import hook_state_of, update_hook_state
 from context_compactor.errors import CompactorError
 
 
@@ -28,6 +28,9 @@ def run_hook(
     call = HookCall(event, detect_agent(payload, agent), root, payload, project_settings(root), row)
     if not call.settings.enabled:
         return None
+    call = structs.replace(call, payload=with_log(payload, call.agent, root))
+    if call.agent.extension:  # no hook of it comes when a session starts
+        update_hook_state(call.log, agent=call.agent.name, processes=" ".join(ancestor_processes()))
     is_noted = row is not None and event == "user-prompt-submit"
     call = _with_row(call)
     try:

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import structs
 
 from context_compactor.agents.adoption import SummaryLosses, find_summary_losses, goes_on_with_ours
-from context_compactor.agents.hook_log import log_hook, utc_now_text
+from context_compactor.agents.hook_log import GOES_ON_WITH_OURS, log_hook, utc_now_text
 from context_compactor.agents.hooks.brief import brief_marker, brief_text, expect_delivery, learned_text
 from context_compactor.agents.hooks.call import HookAnswer, HookCall, set_thresholds
 from context_compactor.agents.hooks.entry import PLAIN
@@ -256,7 +256,7 @@ def brief_after_compaction(call: HookCall) -> HookAnswer | None:
         return None
     with synced_session(log, call.settings) as synced:
         if goes_on_with_ours(synced.core):
-            log_hook(call.root, call.event, "no brief", reason="it goes on with what we wrote", key=log.key)
+            log_hook(call.root, call.event, "no brief", reason=GOES_ON_WITH_OURS, key=log.key)
             return None
         mark = brief_marker(synced.core, "compact")
         summary = (call.row.summary if call.row and log.key == call.log.key else "") or _new_summary(synced.transcript)

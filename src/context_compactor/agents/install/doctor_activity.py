@@ -16,7 +16,7 @@ from context_compactor.agents.compaction_trace import (
     read_compaction_trace,
     timestamp_seconds,
 )
-from context_compactor.agents.hook_log import LOG_FILE, read_hook_log
+from context_compactor.agents.hook_log import GOES_ON_WITH_OURS, LOG_FILE, read_hook_log
 from context_compactor.agents.hook_state import AgentSessionRow
 from context_compactor.agents.install.commands import is_our_hook
 from context_compactor.agents.install.doctor_findings import (
@@ -58,6 +58,8 @@ def failed_hooks(path: str) -> list[str]:
 
 def unknown_logs(ctx: DoctorContext, agent: CodingAgent, known: Collection[str]) -> Iterator[UnknownLog]:
     """Sessions of an agent in this project that no hook knows, the newest first."""
+    if agent.extension:
+        return
     if agent is CLAUDE_CODE:
         paths = (ctx.user.claude_folder / "projects" / _OTHER.sub("-", str(ctx.root))).glob("*.jsonl")
     else:
@@ -80,7 +82,8 @@ def _first_line(path: Path) -> dict[str, Any]:
 
 # From here on a compaction that was announced is one that did not happen.
 LIMIT_SECONDS = 600.0
-_WITH_COMPACTION = ("pre-compact", "post-compact")
+_BEFORE_COMPACTION = ("pre-compact", "compact")
+_WITH_COMPACTION = (*_BEFORE_COMPACTION, "post-compact")
 
 
 def firing(ctx: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
@@ -97,7 +100,7 @@ def firing(ctx: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
     row = rows[0]
     trace = read_compaction_trace(row.transcript)
     yield _counted(agent, row)
-    if "session-start" not in _events(row):
+    if any(hook.word == "session-start" for hook in agent.hooks) and "session-start" not in _events(row):
         what = f"session {row.key} was under way before its hooks were registered"
         yield look(what, f"End {agent.title} and start it again; `--resume` keeps the conversation")
     yield from _announced(ctx, row, trace)
@@ -138,12 +141,14 @@ def _left_out(agent: CodingAgent, row: AgentSessionRow, trace: CompactionTrace, 
     """A compaction in the log for which no hook came before it."""
     if not since or trace.compacted_at <= since:
         return
-    before = timestamp_seconds(_events(row).get("pre-compact", (0, ""))[1])
+    events = _events(row)
+    before = max(timestamp_seconds(events.get(word, (0, ""))[1]) for word in _BEFORE_COMPACTION)
     if before < trace.compacted_at - LIMIT_SECONDS and trace.by_plugin:
         when = f"session {row.key} at {moment(trace.compacted_at)}"
         yield ok(f"a plugin of {agent.title} compacted {when} in its place; PreCompact is not called then")
     elif before < trace.compacted_at - LIMIT_SECONDS:
-        what = f"{agent.title} compacted session {row.key} at {moment(trace.compacted_at)} and did not call PreCompact"
+        name = next(hook.event for hook in agent.hooks if hook.word in _BEFORE_COMPACTION)
+        what = f"{agent.title} compacted session {row.key} at {moment(trace.compacted_at)} and did not call {name}"
         yield wrong(what, f"Restart {agent.title}; if that does not help, compactor install {agent.name}")
 
 
@@ -190,12 +195,22 @@ def briefs(ctx: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
     lines = [line for line in read_hook_log(str(ctx.root)) if line.get("key") == row.key]
     given = next((line for line in reversed(lines) if line.get("what") == _GIVEN), None)
     trace = read_compaction_trace(row.transcript)
-    if given is None or timestamp_seconds(given.get("time")) < trace.compacted_at - _BEFORE_SECONDS:
+    if given is None and agent.extension:
+        return
+    if any(_is_own_record(line, trace) for line in lines):
+        yield ok(f"session {row.key} goes on with our record since {moment(trace.compacted_at)}, and needs no brief")
+    elif given is None or timestamp_seconds(given.get("time")) < trace.compacted_at - _BEFORE_SECONDS:
         yield from _not_given(agent, row, trace, given is not None)
     else:
         mark = str(given.get("marker"))
         outcomes = {line.get("what") for line in lines if line.get("marker") == mark}
         yield _delivery_finding(agent, row, trace, mark, outcomes, timestamp_seconds(given.get("time")))
+
+
+def _is_own_record(line: dict[str, object], trace: CompactionTrace) -> bool:
+    """Whether a line of the hook log says that no brief was due after the last compaction, since ours stands there."""
+    is_since = timestamp_seconds(line.get("time")) >= trace.compacted_at - _BEFORE_SECONDS
+    return trace.compacted_at > 0 and is_since and line.get("reason") == GOES_ON_WITH_OURS
 
 
 def _not_given(agent: CodingAgent, row: AgentSessionRow, trace: CompactionTrace, is_known: bool) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from context_compactor.agents.coding_agents import CLAUDE_CODE, CODEX, CodingAgent
+from context_compactor.agents.compaction_trace import timestamp_seconds
 from context_compactor.agents.hook_log import read_hook_log
 from context_compactor.agents.hook_state import AgentSessionRow
 from context_compactor.agents.install.commands import BY_NAME
@@ -15,6 +16,7 @@ from context_compactor.agents.install.doctor_findings import (
     Finding,
     SettingsSource,
     look,
+    moment,
     ok,
     our_hooks_of,
     sources,
@@ -36,9 +38,38 @@ def compaction(ctx: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
     if not our_hooks_of(ctx, agent):
         return
     found = sources(ctx, agent)
+    if agent.extension:
+        yield from _extension(ctx, agent)
+        return
     if agent is CLAUDE_CODE:
         yield from _plugin(ctx, agent)
     yield _own_compaction(ctx, agent, found)
+
+
+_WAYS = {
+    "ours": "our record stands for its summary",
+    "steered": "its own model writes the summary, as we ask for it",
+    "beside": "it compacts by itself, and everything is archived afterwards",
+}
+
+
+def _extension(ctx: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
+    """Who compacts in an agent with an extension of ours, and what became of the last compaction."""
+    way = (ctx.settings or Settings()).agent_compaction
+    yield ok(f'{agent.title}: agent_compaction is "{way}": {_WAYS[way]}')
+    keys = {row.key for row in ctx.rows if row.agent == agent.name}
+    asked = [line for line in read_hook_log(str(ctx.root)) if line.get("event") == "compact"]
+    lines = [line for line in asked if line.get("key") in keys]
+    if not lines:
+        yield ok(f"{agent.title} has not asked for a compaction in {ctx.root} yet")
+        return
+    last = lines[-1]
+    at = moment(timestamp_seconds(last.get("time")))
+    when = f"{agent.title} asked {len(lines):,}× for a compaction, last at {at}"
+    if last.get("what") == "passed" and way == "ours":
+        yield look(f"{when}, and had to compact by itself: {last.get('reason')}", "Correct that reason")
+    else:
+        yield ok(f"{when}: {last.get('what')}")
 
 
 def _plugin(ctx: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:

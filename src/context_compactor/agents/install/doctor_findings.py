@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +17,15 @@ from context_compactor.agents.hook_state import AgentSessionRow
 from context_compactor.agents.install.commands import BY_NAME, SERVER, Command
 from context_compactor.agents.install.files import read_file
 from context_compactor.agents.install.settings_files import JsonSettings, our_hooks
-from context_compactor.agents.install.targets import BOM, InstallScope, claude_settings, decoded, has_plugin, targets
+from context_compactor.agents.install.targets import (
+    BOM,
+    InstallScope,
+    claude_settings,
+    decoded,
+    extension_command,
+    has_plugin,
+    targets,
+)
 from context_compactor.agents.install.text_edits import check_json, read_toml, value_at
 from context_compactor.errors import CompactorError
 from context_compactor.settings import Settings
@@ -132,7 +141,8 @@ class RegisteredHook(Struct, frozen=True):
 
 def sources(ctx: DoctorContext, agent: CodingAgent) -> list[SettingsSource]:
     """The files of an agent that are there, each once."""
-    found = _claude_code(ctx) if agent is CLAUDE_CODE else _codex(ctx)
+    settings = _claude_code(ctx) if agent is CLAUDE_CODE else _codex(ctx)
+    found = _extensions(ctx, agent) if agent.extension else settings
     return list({os.path.realpath(each.path): each for each in reversed(list(found))}.values())[::-1]
 
 
@@ -180,6 +190,29 @@ def _codex(ctx: DoctorContext) -> Iterator[SettingsSource]:
             yield _json_source(scope.name, hooks.path, only)
         if config.path.exists():
             yield _toml_source(scope.name, config.path)
+
+
+def _extensions(ctx: DoctorContext, agent: CodingAgent) -> Iterator[SettingsSource]:
+    """Our extensions of an agent, with what they register in the form in which other agents have it in settings."""
+    for scope in (ctx.user, ctx.project):
+        target = targets(agent, scope, BY_NAME)[0]
+        try:
+            text = decoded(read_file(target.path) or b"")
+        except CompactorError as error:
+            yield SettingsSource(scope.name, target.path, {}, str(error))
+            continue
+        if not target.settings.registered(text):
+            continue
+        command = extension_command(text)
+        if command is None:
+            yield SettingsSource(scope.name, target.path, {}, "it names no command. Try: install it again.")
+            continue
+        hooks = {
+            hook.event: [{"hooks": [{"type": "command", "command": shlex.join((*command, "hook", hook.word))}]}]
+            for hook in agent.hooks
+        }
+        server = {"command": command[0], "args": [*command[1:], "mcp"]}
+        yield SettingsSource(scope.name, target.path, {"hooks": hooks, "mcp_servers": {SERVER: server}})
 
 
 def table_at(values: Mapping[str, Any], *names: str) -> dict[str, Any]:

@@ -45,7 +45,6 @@ from context_compactor.agents.install.text_edits import value_at
 from context_compactor.errors import CompactorError
 from context_compactor.text import one_line
 
-COMMANDS = {"claude-code": "claude", "codex": "codex"}
 _SECONDS = 10.0
 _LONGEST = 80
 
@@ -114,7 +113,7 @@ def version_of(command: Command, env: Mapping[str, str]) -> str:
 
 
 def _agent_program(ctx: DoctorContext, agent: CodingAgent) -> Finding:
-    name = COMMANDS[agent.name]
+    name = agent.program
     found = shutil.which(name, path=ctx.env.get("PATH"))
     if found is None:
         return look(f"`{name}` is not found on the PATH", f"Install {agent.title}, or add its folder to the PATH")
@@ -198,7 +197,7 @@ _DEFAULT_SECONDS = 600
 def trust(ctx: DoctorContext, agent: CodingAgent) -> Iterable[Finding]:
     """Whether the user has agreed to what an agent would run."""
     ours = our_hooks_of(ctx, agent)
-    if not ours:
+    if not ours or agent.extension:
         return ()
     return _codex_trust(ctx, agent, ours) if agent.needs_trust else _claude_code_trust(ctx, agent)
 
@@ -326,7 +325,7 @@ def _nothing(ctx: DoctorContext, agent: CodingAgent) -> Iterator[Finding]:
     install = install_line(ctx, agent, "user")
     if ctx.is_named:
         yield wrong(f"nothing is registered with {agent.title}", install)
-    elif shutil.which(COMMANDS[agent.name], path=ctx.env.get("PATH")):
+    elif shutil.which(agent.program, path=ctx.env.get("PATH")):
         yield ok(f"{agent.title} is there, and nothing is registered with it", install)
 
 
@@ -403,7 +402,7 @@ def _outdated(ctx: DoctorContext, agent: CodingAgent, ours: Sequence[RegisteredH
         except CompactorError as error:
             yield wrong(f"{agent.title}: {error}", f"Correct it, then {install}")
             continue
-        changed = [str(plan.path) for plan in plans if plan.is_changed and any("hooks: " in each for each in plan.was)]
+        changed = [str(plan.path) for plan in plans if plan.is_changed and any("hooks" in each for each in plan.was)]
         if changed:
             yield look(f"{', '.join(changed)} has our hooks as an older version wrote them", install)
 

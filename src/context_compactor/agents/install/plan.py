@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from context_compactor.agents.coding_agents import CLAUDE_CODE, CODEX, CodingAgent
+from context_compactor.agents.coding_agents import CLAUDE_CODE, CODEX, OPENCODE, PI, CodingAgent
 from context_compactor.agents.install.commands import BY_NAME, NAME, Command, home_of, is_on_path, is_temporary
 from context_compactor.agents.install.files import FileChange, missing_folders, read_file
 from context_compactor.agents.install.settings_files import (
@@ -274,10 +274,7 @@ def warnings(agent: CodingAgent, scope: InstallScope, own: Command) -> Iterator[
         yield (
             f"{own[0]} may be gone tomorrow. Try: `uv tool install` or `pipx install` the package, then run this again."
         )
-    if agent is CLAUDE_CODE:
-        yield from _claude_code_warnings(scope)
-    else:
-        yield from _codex_warnings(scope)
+    yield from _WARNINGS[agent.name](scope)
     elsewhere = InstallScope(scope.env, scope.root, not scope.is_project)
     here, there = (targets(agent, each, BY_NAME)[0] for each in (scope, elsewhere))
     if here.path != there.path and _is_registered(there):
@@ -287,16 +284,38 @@ def warnings(agent: CodingAgent, scope: InstallScope, own: Command) -> Iterator[
 
 def next_steps(agent: CodingAgent, scope: InstallScope) -> Iterator[str]:
     """What is left to do for the user."""
-    if agent is CLAUDE_CODE:
-        yield "Start Claude Code again for the MCP server. Hooks and status line also reach sessions that run now."
-        if scope.is_project:
-            yield "Approve the MCP server of .mcp.json when Claude Code asks for it."
-        return
-    if agent.needs_trust:
-        if scope.is_project:
-            yield "Trust this project when Codex asks for it; only then are its .codex settings read."
-        yield "Start `codex` in a terminal and trust the hooks when it asks (or later: /hooks, then t)."
-        yield "Until then Codex runs none of them, and says nothing about it."
+    yield from _NEXT_STEPS[agent.name](scope)
+
+
+def _claude_code_steps(scope: InstallScope) -> Iterator[str]:
+    yield "Start Claude Code again for the MCP server. Hooks and status line also reach sessions that run now."
+    if scope.is_project:
+        yield "Approve the MCP server of .mcp.json when Claude Code asks for it."
+
+
+def _codex_steps(scope: InstallScope) -> Iterator[str]:
+    if scope.is_project:
+        yield "Trust this project when Codex asks for it; only then are its .codex settings read."
+    yield "Start `codex` in a terminal and trust the hooks when it asks (or later: /hooks, then t)."
+    yield "Until then Codex runs none of them, and says nothing about it."
+
+
+def _pi_steps(scope: InstallScope) -> Iterator[str]:
+    if scope.is_project:
+        yield "Trust this project when pi asks for it (/trust); only then are its .pi extensions loaded."
+    yield "Type /reload in a pi that runs now, or start it again."
+
+
+def _opencode_steps(_scope: InstallScope) -> Iterator[str]:
+    yield "Start OpenCode again: it loads plugins when it starts."
+
+
+_NEXT_STEPS = {
+    CLAUDE_CODE.name: _claude_code_steps,
+    CODEX.name: _codex_steps,
+    PI.name: _pi_steps,
+    OPENCODE.name: _opencode_steps,
+}
 
 
 def undo_command(agent: CodingAgent, scope: InstallScope) -> str:
@@ -326,6 +345,18 @@ def _codex_warnings(scope: InstallScope) -> Iterator[str]:
         yield "Your own compact_prompt stays, so Codex is not asked for our format. Try: remove it and run this again."
     if isinstance(inline, dict) and set(inline) - {"state"}:
         yield "Codex will mention that hooks stand in config.toml and in hooks.json; both run."
+
+
+def _no_warnings(_scope: InstallScope) -> Iterator[str]:
+    return iter(())
+
+
+_WARNINGS = {
+    CLAUDE_CODE.name: _claude_code_warnings,
+    CODEX.name: _codex_warnings,
+    PI.name: _no_warnings,
+    OPENCODE.name: _no_warnings,
+}
 
 
 def _is_registered(target: SettingsTarget) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from context_compactor.agents.coding_agents import CLAUDE_CODE, CODEX, CodingAgent, HookEvent
+from context_compactor.agents.coding_agents import CLAUDE_CODE, CODEX, OPENCODE, PI, CodingAgent, HookEvent
 from context_compactor.agents.install.commands import BY_NAME, LAUNCHER_FOLDER, SERVER, Command, home_of
 from context_compactor.agents.install.files import read_file
 from context_compactor.agents.install.settings_files import (
@@ -121,10 +121,58 @@ class InstallScope(Struct, frozen=True):
         configured = self.env.get("CODEX_HOME", "")
         return Path(configured).absolute() if configured else home_of(self.env) / ".codex"
 
+    @property
+    def pi_folder(self) -> Path:
+        """Where pi keeps the settings of the user, or those of the project."""
+        configured = self.env.get("PI_CODING_AGENT_DIR", "")
+        if self.is_project:
+            return self.root / ".pi"
+        return Path(configured).expanduser().absolute() if configured else home_of(self.env) / ".pi" / "agent"
+
+    @property
+    def opencode_folder(self) -> Path:
+        """Where OpenCode keeps the settings of the user, or those of the project."""
+        configured = self.env.get("XDG_CONFIG_HOME", "")
+        if self.is_project:
+            return self.root / ".opencode"
+        return (Path(configured) if Path(configured).is_absolute() else home_of(self.env) / ".config") / "opencode"
+
 
 def targets(agent: CodingAgent, scope: InstallScope, command: Command) -> list[SettingsTarget]:
     """The files of one agent."""
-    return _claude_code(scope, command) if agent is CLAUDE_CODE else _codex(scope, command)
+    return _TARGETS[agent.name](scope, command)
+
+
+_COMMAND_LINE = 'const COMMAND = ["compactor"];'
+_EXTENSION_COMMAND = re.compile(r"^const COMMAND = (\[.*\]);$", re.MULTILINE)
+EXTENSION = "extension with hooks and MCP server"
+
+
+def extension_text(agent: CodingAgent, command: Command) -> str:
+    """The extension of an agent, which runs this command."""
+    source = Path(__file__).parents[1] / "extensions" / agent.extension
+    line = f"const COMMAND = {json.dumps(command, ensure_ascii=False)};"
+    return source.read_text(encoding="utf-8").replace(_COMMAND_LINE, line)
+
+
+def extension_command(text: str) -> Command | None:
+    """The command that an extension of ours runs; None where there is none."""
+    found = _EXTENSION_COMMAND.search(text)
+    try:
+        words = json.loads(found[1]) if found else []
+    except ValueError:
+        return None
+    return tuple(words) if words and all(isinstance(word, str) for word in words) else None
+
+
+def _pi(scope: InstallScope, command: Command) -> list[SettingsTarget]:
+    path = scope.pi_folder / "extensions" / "compactor.js"
+    return [SettingsTarget(path, OwnFile(extension_text(PI, command), EXTENSION))]
+
+
+def _opencode(scope: InstallScope, command: Command) -> list[SettingsTarget]:
+    path = scope.opencode_folder / "plugins" / "compactor.js"
+    return [SettingsTarget(path, OwnFile(extension_text(OPENCODE, command), EXTENSION))]
 
 
 _MOD_FOLDER = f"skills/{SERVER}"
@@ -217,6 +265,9 @@ def steering_prompt(scope: InstallScope) -> str:
     except BadSetting:
         return ""
     return steering_request((), settings.agent_record_tokens) if settings.agent_compaction == "steered" else ""
+
+
+_TARGETS = {CLAUDE_CODE.name: _claude_code, CODEX.name: _codex, PI.name: _pi, OPENCODE.name: _opencode}
 
 
 def claude_settings(scope: InstallScope) -> Path:

@@ -12,7 +12,7 @@ from typing import IO
 import msgspec
 
 from context_compactor.dialects.dialect import kind_of_value
-from context_compactor.dialects.transcripts import claude_code, codex, pi
+from context_compactor.dialects.transcripts import claude_code, codex, opencode, pi
 from context_compactor.dialects.transcripts.json_lines import FORMATS, JsonFile, NumberedValue, unpack
 from context_compactor.dialects.transcripts.plain import is_conversation, is_message, read_conversation, read_messages
 from context_compactor.dialects.transcripts.transcript import Transcript
@@ -62,7 +62,9 @@ def parse_transcripts(content: bytes | str, name: str = "", dialect: str = "auto
     source = JsonFile(unpack(content, name), name)
     entries = iter(source)
     first = next(entries)
-    if is_conversation(first[1]):
+    if opencode.is_session(first[1]):
+        yield _log(opencode.read(first[1]), source, dialect)
+    elif is_conversation(first[1]):
         for entry in chain([first], entries):
             yield read_conversation(entry, source, dialect)
         if source.cut:

@@ -16,14 +16,18 @@ const REPORTED_CALL = /<tool-use-id>([^<]*)<\/tool-use-id>/
 const STANDS_FOR = /stands for ([\d,]+) earlier messages \(([\d,]+) tokens/
 
 export function register(on) {
-  // Nobody waits for it: only the status line and `compactor doctor` ask whether this file was loaded.
+  let compaction = ''
+
+  // Nobody waits for it: the status line and `compactor doctor` ask whether this file was loaded.
   on('session.start', async ($, e, next) => {
-    ask($, 'loaded', OTHER_MS, {})
+    ask($, 'loaded', OTHER_MS, {}).then(answer => (compaction = answer?.compaction ?? ''))
     return next(e)
   })
 
   on('session.compact', async ($, e, next) => {
-    if (e.trigger === 'precompute') return { skip: 'Context Compactor writes the record when it is needed' }
+    if (e.trigger === 'precompute') {
+      return compaction === 'ours' ? { skip: 'Context Compactor writes the record when it is needed' } : next(e)
+    }
     const isUndo = e.instructions?.trim().toLowerCase() === UNDO
     const answer = await ask($, isUndo ? 'undo' : 'compact', COMPACT_MS, {
       agent_id: e.agentId,
