@@ -239,6 +239,25 @@ def test_rows_that_are_logged_again_after_an_undo_are_the_messages_that_were_the
     assert (context.count("Measure it"), context.count("Say more.")) == (1, 2)
 
 
+def test_an_undo_after_two_compactions_goes_back_to_the_first_record_and_all_that_came_behind_it(
+    talk: Talk, place: Place
+):
+    worked_long(talk)
+    take(talk, compact(talk)["record"])
+    work_on(talk, 30, first=30)
+    take(talk, compact(talk)["record"])
+    talk.answer("Done.")
+    rows = talk.hook("Undo", "undo")["rows"]
+    talk.write({"type": "system", "subtype": "compact_boundary", "compactMetadata": {"trigger": "manual"}})
+    for row in rows:
+        log_again(talk, row)
+    talk.answer("Back again.")
+    talk.hook("Stop", "stop")
+    context = context_text(place, talk)
+    assert context.count("[Context record.") == 1
+    assert all(text in context for text in ("step 59 line 39", "Done.", "Back again."))
+
+
 def typed(talk: Talk, text: str, prompt_id: str) -> None:
     """A prompt as newer versions of Claude Code log it."""
     message = {"role": "user", "content": text}

@@ -191,11 +191,14 @@ class Offer(Struct, frozen=True):
     record: str
     messages: int
     """How many messages the session had then."""
+    before: str = ""
+    """The older record that the messages begin with which were put back."""
 
 
-def note_offer(core: Core, record: str) -> None:
-    """Remember that an agent was offered this record; an empty one stands for the context before a compaction."""
-    offer = Offer(record, core.row().messages)
+def note_offer(core: Core, record: str, before: str = "") -> None:
+    """Remember that an agent was offered this record; an empty one stands for the context before a compaction, which
+    begins with an older record itself where there was one `before`."""
+    offer = Offer(record, core.row().messages, before)
     core.change(lambda state: structs.replace(state, notes={**state.notes, _OFFER: msgspec.to_builtins(offer)}))
 
 
@@ -212,7 +215,7 @@ def take_offer(core: Core, past: PastCompaction, number: int) -> bool:
     """
     offer = pending_offer(core)
     found = _record_in(past.summary)
-    if offer is None or found != offer.record or (not found and past.summary.strip()):
+    if offer is None or found != (offer.record or offer.before) or (not found and past.summary.strip()):
         withdraw_offer(core)
         return False
     _close_offer(core, {ADOPTED: number, _TAKEN: number})

@@ -203,7 +203,7 @@ def undo(call: HookCall) -> HookAnswer:
                 f"before it the conversation filled {usage.share:.0%} of the window, so it would be compacted again at "
                 f'once. Try: recall("ID"), or `compactor context --session {core.id}`',
             )
-        note_offer(core, "")
+        note_offer(core, "", before=_record(core))
         messages = conversation_raws(core.current_context())
     log_hook(call.root, call.event, "undone", key=call.log.key, messages=len(messages), tokens=usage.tokens)
     return {"rows": [row for message in messages for row in _rows(message)], "tokens_after": usage.tokens}
