@@ -162,7 +162,7 @@ def _by_hand(agent: ClaudeCode, home: Home, address: str, model: ScriptedModel) 
     typed("/compact")
     typed(_GO_ON)
     again = record_in(model.requests[-1])
-    is_kept = all(rule.lower() in again.lower() for rule in RULES) and len(again) > len(record_in(compacted)) / 2
+    is_kept = all(rule.lower() in again.lower() for rule in RULES) and len(again) > len(record_in(compacted)) * 0.8
     words = f"a record of {len(again):,} characters, {len(record_in(compacted)):,} before the undo"
     yield Promise("a compaction after that knows everything again", is_kept and not _lanes(model, asked), words)
 
