@@ -18,9 +18,11 @@ from context_compactor.facts.ledgers import (
     cut_failure,
     ended_entry,
     entry_identity,
+    group_files,
     ledger_lines,
     merge_entries,
     resolved_entry,
+    split_group,
 )
 from context_compactor.facts.side_effects import reported_ends
 from context_compactor.facts.utterances import is_labelled, own_words
@@ -31,6 +33,8 @@ LEFT_OUT = "characters left out"
 _CUT = re.compile(rf'\n\[… ([\d,]+) {LEFT_OUT}: recall\("turn_\d+"\)\]\n')
 # A quote's share of the target, the tokens it may always have, and those that a cut must save to be worth its mark.
 _QUOTE_SHARE = 0.07
+# The share of the target for the names of changed files that have no line of their own.
+_FILES_SHARE = 0.06
 _SHORT_QUOTE = 60
 _LEAST_CUT = 20
 
@@ -135,6 +139,8 @@ def required_content(
     # Requests that are over are told with what came of them, as the user's words in what happened. Those that an
     # earlier record lists stand nowhere else.
     optional = [line for line in optional if line.section != TASK or line.turn == 0]
+    groups, optional = group_files(optional, int(_FILES_SHARE * target), count)
+    must += groups
     if root and turns and not any(_ROOT_LINE.fullmatch(line.text) for line in must):
         must.insert(0, LedgerLine(STANDING, f"paths are below {root} or absolute", -1, True))
     return RequiredContent(quotes, _merged(must), tuple(sorted(optional, key=lambda line: line.turn)))
@@ -211,7 +217,8 @@ def _past_lines(past: Record | None, fresh: Sequence[LedgerLine], turns: Sequenc
     ends = reported_ends(turns)
     lines = []
     for title in past.titles():
-        for entry in filter(None, (ended_entry(each, ends) for each in past.sections.get(title, ()))):
+        entries = (file for each in past.sections.get(title, ()) for file in split_group(each))
+        for entry in filter(None, (ended_entry(each, ends) for each in entries)):
             is_settled = title == STANDING and entry.status in settled
             if not is_settled and entry_identity(title, entry) not in overtaken:
                 now = resolved_entry(entry, course) if course and title == FAILED else entry

@@ -64,6 +64,7 @@ _ITEM = re.compile(r"^\s*(\d{1,2})[.)][ \t]+(\S.*)$", re.MULTILINE)
 _ITEM_LENGTH = 100
 _GAP = " … "
 # What a line of an earlier record is worth, by its voice: of each line the best is told already.
+_READ_FILE = re.compile(r"Read (\S+)")
 _WEIGHT_BEFORE = {"user": _USER, "agent": _LAST_WORDS, "commit": 4.0, "report": 2.0, "edit": 1.6, "look": 0.2}
 _HEAD = re.compile(r"[^\s:]{1,200}: |Task [^:]{1,100}: ")
 # Characters from which on a sentence that stands in the context already is not told again.
@@ -185,7 +186,7 @@ def _units(exchange: Exchange, said: dict[int, str], before: str, last: int, ver
     yield from (unit for turn in exchange.turns if turn.role == "user" for unit in _instruction_units(turn))
     done = {turn.number: list(steps_of(turn, verdicts)) for turn in exchange.turns}
     steps = [(number, step) for number, several in done.items() for step in several]
-    repeated = {id(step) for _, step in _attempts(steps)}
+    repeated = {id(step) for _, step in _attempts(steps)} | _superseded_reads([step for _, step in steps])
     merged = dict(_merged_attempts(steps))
     for turn in exchange.turns:
         if turn.number in said:
@@ -197,6 +198,19 @@ def _units(exchange: Exchange, said: dict[int, str], before: str, last: int, ver
                 yield merged[id(step)]
             elif id(step) not in repeated:
                 yield StoryUnit(turn.number, step.voice, step.text, step.weight, step.head)
+
+
+def _superseded_reads(steps: Sequence[StoryStep]) -> set[int]:
+    """The ids of steps that only read a file which a later one changes, runs or reads again."""
+    later = ""
+    found = set()
+    for step in reversed(steps):
+        path = _READ_FILE.fullmatch(step.text) if step.voice == "look" else None
+        name = path[1].rpartition("/")[2] if path else ""
+        if name and name in later:
+            found.add(id(step))
+        later = f"{later}\n{step.head}{step.text}"
+    return found
 
 
 def _reported(turn: Turn) -> Iterator[StoryStep]:

@@ -4,7 +4,7 @@ merge line by line."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -218,6 +218,64 @@ def ended_entry(entry: RecordEntry, ends: Mapping[str, ReportedEnd]) -> RecordEn
     ref = reference_id("turn", end.turn) if end.notice.report else match[5]
     body = " · ".join(filter(None, (match[1].split(" · ")[0], end.head)))
     return RecordEntry(f"{body} ({ref})", _SECTIONS["subagent"][1]["failed" if end.is_failure else "done"])
+
+
+_GROUPED_STATUSES = ("uncommitted", "edited", "created", "deleted", "read")
+# So many files of a status, the newest, keep a line of their own, with what changed in them.
+_OWN_LINES = 8
+_FOLDER = re.compile(r"([^\s{},]*/)\{([^{}]*)\}|([^\s{},]+)")
+_GROUP = re.compile(rf"(?:{_FOLDER.pattern})(?:, (?:{_FOLDER.pattern}))*")
+
+
+def group_files(
+    lines: Sequence[LedgerLine], most: int, count: Callable[[str], int]
+) -> tuple[list[LedgerLine], list[LedgerLine]]:
+    """One line for each status with the names of older files, and the lines that stay.
+
+    Each such line has at most so many tokens: who goes on with work on many files must know which ones are done.
+    """
+    groups: list[LedgerLine] = []
+    grouped: set[int] = set()
+    for status in _GROUPED_STATUSES:
+        files = sorted((line for line in lines if line.status == status), key=lambda line: -line.turn)[_OWN_LINES:]
+        named = [line for line in files if _FOLDER.fullmatch(_file_of(line))]
+        while named and count(_group_text(named)) > most:
+            named = named[: len(named) * 9 // 10]
+        if named:
+            groups.append(LedgerLine(STANDING, _group_text(named), min(line.turn for line in named), True, status))
+            grouped.update(id(line) for line in named)
+    return groups, [line for line in lines if id(line) not in grouped]
+
+
+def split_group(entry: RecordEntry) -> list[RecordEntry]:
+    """The files that a line of an earlier record names together, each as an entry; else the entry itself."""
+    match = _GROUP.fullmatch(entry.text) if entry.status in _GROUPED_STATUSES else None
+    if match is None:
+        return [entry]
+    paths = (
+        f"{folder}{name}"
+        for folder, names, single in _FOLDER.findall(match[0])
+        for name in (names or single).split(", ")
+    )
+    return [RecordEntry(path, entry.status) for path in paths]
+
+
+def _file_of(line: LedgerLine) -> str:
+    match = _SEEN.match(line.text)
+    return (match[1] if match else line.text).split(" · ")[0]
+
+
+def _group_text(lines: Sequence[LedgerLine]) -> str:
+    folders: dict[str, list[str]] = {}
+    for line in sorted(lines, key=lambda line: line.turn):
+        folder, slash, name = _file_of(line).rpartition("/")
+        names = folders.setdefault(folder + slash, [])
+        names += [name] if name not in names else []
+    shown = (
+        f"{folder}{{{', '.join(names)}}}" if folder and len(names) > 1 else ", ".join(folder + name for name in names)
+        for folder, names in folders.items()
+    )
+    return ", ".join(shown)
 
 
 class _MergedEntry(Struct, frozen=True):
