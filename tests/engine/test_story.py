@@ -94,6 +94,28 @@ def test_a_slash_command_is_told_with_what_was_typed_behind_it():
     assert any(text.startswith("/review the header only") for text in texts(told(talk), "user"))
 
 
+def test_a_command_for_the_client_is_not_told_and_what_was_typed_after_it_is_the_users():
+    talk = talk_in("anthropic").user("Write the page.").step(read("a.py", FILLER)).answer("It is written.")
+    rows = ("<command-name>/compact</command-name>", "<local-command-stdout>Compacted (ctrl+o)</local-command-stdout>")
+    blocks = [{"type": "text", "text": text} for text in (*rows, "now the footer")]
+    talk.messages.append({"role": "user", "content": blocks})
+    talk.step(read("b.py", FILLER)).answer("The footer is fine.").user("ok").answer("Good.").user("bye")
+    lines = told(talk)
+    assert any(text.startswith("now the footer") for text in texts(lines, "user"))
+    assert not any("compact" in line.text.lower() for line in lines)
+
+
+def test_reading_a_file_is_not_told_where_the_file_is_then_changed_or_run():
+    talk = talk_in("anthropic").user("Fix the parser.").step(read("src/parser.py", FILLER))
+    talk.step(read("tests/test_parser.py", FILLER)).step(read("docs/format.md", FILLER))
+    talk.step(edit("src/parser.py", "a = 1", "def parse(row: str) -> list[str]:\n    return row.split()"))
+    talk.step(bash("pytest tests/test_parser.py", f"{FILLER}\n3 passed")).answer("It is fixed.")
+    talk.user("thanks").answer("Good.").user("bye")
+    looks = texts(told(talk, 0.15), "look")
+    assert any("docs/format.md" in text for text in looks)
+    assert not any("parser.py" in text for text in looks)
+
+
 def test_a_command_that_was_run_again_is_one_line_with_all_its_ends():
     (run,) = [text for text in texts(told(long_talk()), "run") if "pytest" in text]
     assert re.search(r"`pytest tests/auth` \(×2\) → .*assert 401 == 200.*; then .*41 passed", run)

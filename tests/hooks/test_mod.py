@@ -88,6 +88,9 @@ def test_on_any_doubt_claude_code_compacts_by_itself(folder: Path, doubt: str):
     seen = raised(folder, "session.compact", e, DOUBTS[doubt])
     assert seen["answer"] == {"next": True}
     assert seen["passed"] == [e]
+    reasons = [ran["call"]["reason"] for ran in seen["ran"] if "failed" in ran["argv"]]
+    assert len(reasons) == (doubt != "it passes")
+    assert all(reasons)
 
 
 def test_instructions_go_to_its_own_summariser(folder: Path):

@@ -101,6 +101,11 @@ def run(call: object, **env: str) -> str:
 # What is said
 
 
+def test_a_compaction_that_was_taken_back_is_said_to_be_undone(tmp_path):
+    write(tmp_path, boundary(14 * 60 + 5), *(reply(170_000 + 10 * step) for step in range(3)))
+    assert "undone 14 min ago, 161k → 170k" in run(sent(tmp_path, used(171_000)))
+
+
 def test_one_line_has_gauge_percent_tokens_forecast_and_last_compaction(tmp_path):
     write(tmp_path, boundary(14 * 60 + 5), *(reply(39_000 + 3_000 * step) for step in range(29)))
     line = run(sent(tmp_path, used(124_000)))

@@ -862,10 +862,21 @@ def test_a_plugin_that_was_loaded_compacts_and_what_it_answered_is_counted(claud
     claude.work()
     _inside(claude, "loaded")
     found = claude.doctor()
-    assert found.has("ok", "compaction", "is loaded and has not been asked")
+    assert found.has("ok", "compaction", "is loaded and has not been asked for a compaction yet")
     assert found.has("ok", "compaction", "goes on with our record")
     assert _inside(claude, "compact", transcript_path="/nowhere.jsonl")["pass"]
-    assert claude.doctor().has("look", "compaction", "with a record and passed 1, the last since there is no log")
+    assert claude.doctor().has(
+        "look", "compaction", "none for 1 other compactions, the last time because there is no log"
+    )
+
+
+def test_a_plugin_that_should_have_answered_and_did_not_is_told_with_its_reason(claude: Machine):
+    claude.work()
+    _inside(claude, "loaded")
+    claude.hook("PreCompact", trigger="auto")
+    assert claude.doctor().has("look", "compaction", "because our plugin did not answer")
+    _inside(claude, "failed", trigger="auto", reason="exit code 3: no such module")
+    assert claude.doctor().has("look", "compaction", "because exit code 3: no such module")
 
 
 def test_the_limit_at_which_codex_compacts_is_told(codex: Machine):

@@ -18,6 +18,8 @@ GOES_ON_WITH_OURS = "it goes on with what we wrote"
 """Why there is no brief after a compaction that was ours."""
 _MOST_BYTES = 1_000_000
 _LONGEST = 2_000
+NO_ANSWER = "no answer"
+"""What is logged of a compaction that our plugin should have answered, and the agent made by itself."""
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 

@@ -86,6 +86,16 @@ class AgentSessionRow:
         """Whether something of ours runs inside the agent: then a record can take the place of its summary."""
         return '"loaded"' in self.events or '"compact"' in self.events
 
+    def last_event(self, event: str) -> str:
+        """When a hook came last; empty when it never did."""
+        import json  # hooks that only count do without it
+
+        try:
+            found = json.loads(self.events).get(event)
+        except (ValueError, AttributeError):
+            return ""
+        return str(found[1]) if isinstance(found, list) and len(found) > 1 else ""
+
 
 class HookState:
     """The rows of one project. Every verb is one transaction."""

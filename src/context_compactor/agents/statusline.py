@@ -359,9 +359,9 @@ def _until_compaction(left: int, growth: int | None) -> str:
 
 
 def _compacted(compaction: LastCompaction, now: float) -> tuple[str, str]:
-    """When it was and what it did, then only when."""
-    short = f"compacted {_ago(compaction.at, now)}"
+    """When it was and what it did, then only when. What made the window fuller took a compaction back."""
     before, after = compaction.before, compaction.after
+    short = f"{'undone' if 0 < before < after else 'compacted'} {_ago(compaction.at, now)}"
     if not before:
         return short, short
     change = f"{_short(before)} → {_short(after)}" if after else f"from {_short(before)}"

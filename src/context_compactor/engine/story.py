@@ -27,7 +27,7 @@ from context_compactor.engine.classify import Verdicts
 from context_compactor.engine.relevance import decay
 from context_compactor.facts.decisions import answered_by
 from context_compactor.facts.tasks import is_request
-from context_compactor.facts.utterances import Utterance, agent_utterances, user_utterances
+from context_compactor.facts.utterances import Utterance, agent_utterances, is_client_command, user_utterances
 
 # What a sentence is worth by who says it and where; see docs/why/record.md.
 _USER, _LAST_WORDS, _AGENT = 6.0, 2.6, 1.6
@@ -250,7 +250,7 @@ def _command(step: StoryStep) -> str:
 def _as_typed(saying: Utterance, turn: Turn) -> Utterance:
     """What the user said, behind the slash command by which it was said."""
     command = next((found[1] for message in turn.messages if (found := _COMMAND_NAME.search(message.text))), "")
-    if not command or command in saying.text:
+    if not command or is_client_command(command) or command in saying.text:
         return saying
     return Utterance(saying.turn, f"{command} {saying.text}")
 
@@ -275,7 +275,7 @@ def _instruction_units(turn: Turn) -> Iterator[StoryUnit]:
     for part in (part for message in turn.messages for part in message.parts if isinstance(part, Text)):
         named = _COMMAND_NAME.search(part.text)
         if named:
-            command = named[1]
+            command = "" if is_client_command(named[1]) else named[1]
             continue
         source = next((name for opening, name in _INSTRUCTIONS.items() if part.text.lstrip().startswith(opening)), "")
         if command or source:

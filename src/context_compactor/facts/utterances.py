@@ -375,12 +375,18 @@ def _own(text: str) -> str:
     return "" if is_client_text(text) else text
 
 
+def is_client_command(name: str) -> bool:
+    """Whether a slash command speaks to the client alone, so that nothing in its name is for the model."""
+    command = name.lstrip("/")
+    return command in CLIENT_COMMANDS and command not in _ASKING_COMMANDS
+
+
 def _typed(text: str) -> str:
     """Of a slash command what was typed after it, or else its name; the prompt it stands for is not the user's."""
     name = _COMMAND.search(text)
     command = name[1].lstrip("/") if name else ""
     arguments = "\n".join(filter(None, (found.strip() for found in _ARGUMENTS.findall(text))))
-    if command in CLIENT_COMMANDS and command not in _ASKING_COMMANDS:
+    if is_client_command(command):
         arguments = ""
     rest = without_client_blocks(_ARGUMENTS.sub("\n", text)).strip()
     if arguments or (rest and not _is_prompt(rest)):

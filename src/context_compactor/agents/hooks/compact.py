@@ -10,7 +10,7 @@ from msgspec import structs
 
 from context_compactor.agents.adoption import note_offer, withdraw_offer
 from context_compactor.agents.coding_agents import CodingAgent
-from context_compactor.agents.hook_log import log_hook
+from context_compactor.agents.hook_log import NO_ANSWER, log_hook
 from context_compactor.agents.hooks.call import HookAnswer, HookCall, set_thresholds
 from context_compactor.agents.steering import steering_instructions, steering_request
 from context_compactor.agents.sync import synced_session
@@ -44,6 +44,12 @@ _GO_ON = (
 def loaded(call: HookCall) -> HookAnswer:
     """The plugin inside the agent has started, so that it can compact in this session; it is told who compacts."""
     return {"compaction": set_thresholds(call).compaction}
+
+
+def failed(call: HookCall) -> None:
+    """The plugin inside the agent has not got an answer from us, and tells why."""
+    reason, trigger = call.text("reason"), call.text("trigger")
+    log_hook(call.root, "compact", NO_ANSWER, key=call.log.key, trigger=trigger, reason=reason)
 
 
 def compact(call: HookCall) -> HookAnswer:

@@ -60,6 +60,7 @@ _HANDLERS = {
     "stop": ("session", "stop"),
     "session-end": ("session", "session_end"),
     "post-tool-use": ("tool_output", "post_tool_use"),
+    "failed": ("compact", "failed"),
     "shorten": ("tool_output", "shorten"),
     "user-prompt-submit": ("brief", "user_prompt_submit"),
     "subagent-start": ("subagents", "subagent_start"),

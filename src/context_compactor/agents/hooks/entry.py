@@ -30,6 +30,7 @@ EVENTS = (
     "session-end",
     "loaded",
     "compact",
+    "failed",
     "shorten",
     "undo",
     "plan",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from typing import Any
 from msgspec import structs
 
 from context_compactor.agents.adoption import SummaryLosses, find_summary_losses, goes_on_with_ours
-from context_compactor.agents.hook_log import GOES_ON_WITH_OURS, log_hook, utc_now_text
+from context_compactor.agents.compaction_trace import timestamp_seconds
+from context_compactor.agents.hook_log import GOES_ON_WITH_OURS, NO_ANSWER, log_hook, utc_now_text
 from context_compactor.agents.hooks.brief import brief_marker, brief_text, expect_delivery, learned_text
 from context_compactor.agents.hooks.call import HookAnswer, HookCall, set_thresholds
 from context_compactor.agents.hooks.entry import PLAIN
@@ -117,12 +119,17 @@ _MOST_SHOWN = 3
 _LONGEST = 120
 
 
+# A plugin that has asked us so long before has asked for the same compaction.
+_ASKED_SECONDS = 60.0
+
+
 def pre_compact(call: HookCall) -> HookAnswer | None:
     """Archive everything that is new, keep the facts, write a checkpoint, and log the event.
 
     What Claude Code reads here becomes part of what it asks its model for, so nothing is said but our request, and that
     only where the settings want it.
     """
+    _note_unanswered(call)
     if not call.has_log:
         log_hook(call.root, call.event, "nothing to archive", key=call.log.key, path=call.log.path)
         return _steering(call, ())
@@ -147,6 +154,16 @@ def pre_compact(call: HookCall) -> HookAnswer | None:
         call.root, call.event, "archived", key=call.log.key, trigger=trigger, new=new.archived, messages=new.appended
     )
     return answer
+
+
+def _note_unanswered(call: HookCall) -> None:
+    """Say in the log of hooks that our plugin should have answered: this hook is called only where it has not."""
+    if call.settings.agent_compaction != "ours" or call.row is None or not call.row.has_plugin:
+        return
+    asked = max((timestamp_seconds(call.row.last_event(event)) for event in ("compact", "failed")), default=0.0)
+    if time.time() - asked > _ASKED_SECONDS:
+        reason = "our plugin did not answer: it failed itself, or its command is missing or took more than 20 seconds"
+        log_hook(call.root, "compact", NO_ANSWER, key=call.log.key, trigger=call.text("trigger"), reason=reason)
 
 
 def _steering(call: HookCall, facts: Sequence[Fact]) -> HookAnswer | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from context_compactor.agents.coding_agents import CLAUDE_CODE, CODEX, CodingAgent
 from context_compactor.agents.compaction_trace import timestamp_seconds
-from context_compactor.agents.hook_log import read_hook_log
+from context_compactor.agents.hook_log import NO_ANSWER, read_hook_log
 from context_compactor.agents.hook_state import AgentSessionRow
 from context_compactor.agents.install.commands import BY_NAME
 from context_compactor.agents.install.doctor_findings import (
@@ -107,13 +107,13 @@ def _not_loaded(ctx: DoctorContext, agent: CodingAgent, place: str) -> Finding:
 
 def _answers(ctx: DoctorContext, row: AgentSessionRow, place: str) -> Finding:
     lines = [line for line in read_hook_log(str(ctx.root)) if line.get("event") == "compact"]
-    given = sum(line.get("what") == "record given" for line in lines)
-    passed = [line for line in lines if line.get("what") == "passed"]
-    last = f", the last since {passed[-1].get('reason')}" if passed else ""
-    answered = f"answered {given:,} compactions with a record and passed {len(passed):,}{last}"
-    what = f"the plugin in {place} is loaded and has {answered if lines else 'not been asked for a compaction yet'}"
-    if passed and lines[-1] is passed[-1] and row.compaction == "ours":
-        return look(what, "Correct that reason; until then its own summary and our brief take over")
+    given = [line for line in lines if line.get("what") == "record given"]
+    left = [line for line in lines if line.get("what") in ("passed", NO_ANSWER)]
+    last = f", the last time because {left[-1].get('reason')}" if left else ""
+    counted = f"has given {len(given):,} records and none for {len(left):,} other compactions{last}"
+    what = f"the plugin in {place} is loaded and {counted if lines else 'has not been asked for a compaction yet'}"
+    if left and lines[-1] is left[-1] and row.compaction == "ours":
+        return look(what, "Correct that; until then the agent's own summary and our brief take over")
     return ok(what)
 
 

@@ -6,6 +6,7 @@ import { COMMAND } from './command.js'
 
 const COMPACT_MS = 20000
 const OTHER_MS = 10000
+const ERROR_LENGTH = 400
 const OPENING = '[Context record.'
 const UNDO = 'undo'
 // Shorter texts are left alone without asking: a result of a tool, and the report of a sub-agent in the background.
@@ -20,7 +21,7 @@ export function register(on) {
 
   // Nobody waits for it: the status line and `compactor doctor` ask whether this file was loaded.
   on('session.start', async ($, e, next) => {
-    ask($, 'loaded', OTHER_MS, {}).then(answer => (compaction = answer?.compaction ?? ''))
+    ask($, 'loaded', OTHER_MS, {}).then(answer => (compaction = answer.compaction ?? ''))
     return next(e)
   })
 
@@ -34,9 +35,13 @@ export function register(on) {
       trigger: e.trigger === 'auto' ? 'auto' : 'manual',
       custom_instructions: isUndo ? undefined : e.instructions,
     })
-    if (isUndo) return hasRows(answer) ? { messages: answer.rows } : { skip: answer?.pass ?? 'compactor does not answer' }
-    if (isText(answer?.instructions)) return next({ ...e, instructions: answer.instructions })
-    if (!isText(answer?.record)) return next(e)
+    const isAnswered = isText(answer.record) || isText(answer.instructions) || isText(answer.pass) || hasRows(answer)
+    const error = answer.error ?? (isAnswered ? '' : 'compactor answered with neither a record nor a reason')
+    // Nobody waits for this either: the reason is for the log of hooks.
+    if (error) ask($, 'failed', OTHER_MS, { agent_id: e.agentId, trigger: e.trigger, reason: error })
+    if (isUndo) return hasRows(answer) ? { messages: answer.rows } : { skip: answer.pass ?? error }
+    if (isText(answer.instructions)) return next({ ...e, instructions: answer.instructions })
+    if (!isText(answer.record)) return next(e)
     return { messages: [{ role: 'user', text: answer.record, toolUses: [] }, ...openPrompts(e.messages)] }
   })
 
@@ -58,7 +63,7 @@ export function register(on) {
 
   on('command.run', { command: 'compactor:plan' }, async ($, e, next) => {
     const answer = await ask($, 'plan', OTHER_MS, { trigger: 'manual', custom_instructions: e.args || undefined })
-    return isText(answer?.text) ? { text: answer.text } : next(e)
+    return isText(answer.text) ? { text: answer.text } : next(e)
   })
 
   // What a plugin starts itself does not reach its own hooks, so the user has to send it.
@@ -68,17 +73,17 @@ export function register(on) {
   })
 }
 
-// One call of `compactor hook`; nothing when it did not answer.
+// What `compactor hook` answers; an error in words when it did not.
 async function ask($, event, timeoutMs, more) {
   try {
     const { transcriptPath } = await $.session.info()
     const call = { session_id: await $.session.id(), transcript_path: transcriptPath, cwd: await $.session.cwd(), ...more }
     const argv = [...COMMAND, 'hook', event, '--agent', 'claude-code']
-    const { exitCode, stdout } = await $.process.run(argv, { stdin: JSON.stringify(call), timeoutMs })
-    const answer = exitCode === 0 && stdout ? JSON.parse(stdout) : undefined
-    return typeof answer === 'object' && answer !== null ? answer : undefined
-  } catch {
-    return undefined
+    const { exitCode, stdout, stderr } = await $.process.run(argv, { stdin: JSON.stringify(call), timeoutMs })
+    if (exitCode !== 0) return { error: `exit code ${exitCode}: ${stderr.slice(-ERROR_LENGTH)}` }
+    return stdout.trim() ? Object(JSON.parse(stdout)) : {}
+  } catch (error) {
+    return { error: String(error).slice(0, ERROR_LENGTH) }
   }
 }
 
@@ -113,7 +118,7 @@ async function shorterReport($, e, block) {
 async function shorten($, agentId, tool, callId, text) {
   const call = { agent_id: agentId, tool_name: tool, tool_use_id: callId, tool_response: text }
   const answer = await ask($, 'shorten', OTHER_MS, call)
-  return isText(answer?.text) && answer.text.length < text.length ? answer.text : ''
+  return isText(answer.text) && answer.text.length < text.length ? answer.text : ''
 }
 
 // Only text: a result with images stays as it is.
@@ -134,5 +139,5 @@ function isText(value) {
 }
 
 function hasRows(answer) {
-  return Array.isArray(answer?.rows) && answer.rows.length > 0
+  return Array.isArray(answer.rows) && answer.rows.length > 0
 }
