@@ -20,7 +20,7 @@ _DONE = "The leeway of a day is why expired tokens are taken."
 _SHOWN = 300
 _COMMAND = re.compile(r"^export const COMMAND = .*$", re.MULTILINE)
 # A finding of doctor, with the lines that go on with it.
-_WRONG = re.compile(r"^(?:wrong|note)\b.*(?:\n .*)*", re.MULTILINE)
+_TOLD = re.compile(r"^(?:wrong|look) .*?(?=^\w|\Z)", re.MULTILINE | re.DOTALL)
 _FEW, _MANY = 20_000, 190_000
 
 
@@ -109,9 +109,9 @@ def broken(agent: ClaudeCode) -> Iterator[Promise]:
             way.do(home)
             ran = agent.ask(home, address, PROMPT, "--session-id", SESSION)
             is_over = not ran.returncode and _DONE in ran.stdout
-            yield Promise(
-                f"{way.what}: the agent compacts by itself", is_over and _took_over(model), _told(home, model)
-            )
+            yield Promise(f"{way.what}: the agent compacts by itself", is_over and _took_over(model), _asked(model))
+            reason = _reason(home)
+            yield Promise(f"{way.what}: the hook log or doctor says so", bool(reason), reason or "nothing")
 
 
 def _took_over(model: ScriptedModel) -> bool:
@@ -121,15 +121,17 @@ def _took_over(model: ScriptedModel) -> bool:
     return bool(after) and any(SUMMARY in text for text in after[0].texts) and not record_in(after[0])
 
 
-def _told(home: Home, model: ScriptedModel) -> str:
-    """What the hook log and doctor say about it."""
-    asked = sum(request.lane == "compact" for request in model.requests)
+def _asked(model: ScriptedModel) -> str:
+    return f"{sum(request.lane == 'compact' for request in model.requests)} summary"
+
+
+def _reason(home: Home) -> str:
+    """Why our record was not there, as the hook log has it, else as doctor does."""
     lines = [line for line in read_hook_log(str(home.project)) if line["event"] == "compact"]
     reasons = [str(line.get("reason") or line.get("error") or line["what"]) for line in lines]
-    found = _WRONG.findall(home.compactor("doctor", "claude-code").stdout)
-    log = f"the hook log says “{reasons[-1]}”" if reasons else "the hook log has nothing"
-    doctor = f"doctor says “{' '.join(found[0].split())}”" if found else "doctor is content"
-    return home.neutral(f"{asked} summary, {log[:_SHOWN]}, {doctor[:_SHOWN]}")
+    doctor = home.compactor("doctor", "claude-code").stdout
+    found = reasons or [" ".join(finding.split()) for finding in _TOLD.findall(doctor)]
+    return home.neutral(found[-1][:_SHOWN]) if found else ""
 
 
 def _story(agent: ClaudeCode) -> Script:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 HOME = ".compactor"
 # The tools by which Claude Code calls a sub-agent.
 AGENT_TOOLS = ("Agent", "Task")
+MOD_FOLDER = "skills/compactor"
+"""Below a folder of Claude Code's settings: a plugin that lies there is loaded."""
 _PROJECT_MARKS = (HOME, ".git")
 # What is written below it.
 _OWN_FILES = ("logs", "locks", "learned", "agents.db", "compactor.db", "progress-checkpoint.md", ".gitignore")
@@ -41,6 +43,13 @@ def _is_ours(path: str) -> bool:
         return os.lstat(path).st_uid == os.getuid()
     except OSError:
         return False
+
+
+def has_mod(root: str, env: Mapping[str, str]) -> bool:
+    """Whether an install has put the plugin that compacts into Claude Code, for its user or in a project."""
+    user = env.get("CLAUDE_CONFIG_DIR") or os.path.join(env.get("HOME", ""), ".claude")
+    folders = (user, os.path.join(root, ".claude"))
+    return any(os.path.isfile(os.path.join(folder, MOD_FOLDER, "hooks", "register.js")) for folder in folders)
 
 
 def session_key(session_id: str, agent_id: str = "") -> str:

@@ -18,7 +18,7 @@ from context_compactor.agents.hook_log import GOES_ON_WITH_OURS, NO_ANSWER, log_
 from context_compactor.agents.hooks.brief import brief_marker, brief_text, expect_delivery, learned_text
 from context_compactor.agents.hooks.call import HookAnswer, HookCall, set_thresholds
 from context_compactor.agents.hooks.entry import PLAIN
-from context_compactor.agents.paths import AGENT_TOOLS, session_key, subagent_log
+from context_compactor.agents.paths import AGENT_TOOLS, has_mod, session_key, subagent_log
 from context_compactor.agents.project import ancestor_processes
 from context_compactor.agents.steering import effective_compaction, is_steering, steering_request
 from context_compactor.agents.sync import AgentLog, hook_state_of, synced_session, update_hook_state
@@ -158,11 +158,13 @@ def pre_compact(call: HookCall) -> HookAnswer | None:
 
 def _note_unanswered(call: HookCall) -> None:
     """Say in the log of hooks that our plugin should have answered: this hook is called only where it has not."""
-    if call.settings.agent_compaction != "ours" or call.row is None or not call.row.has_plugin:
+    is_loaded = call.row is not None and call.row.has_plugin
+    if call.settings.agent_compaction != "ours" or not (is_loaded or has_mod(call.root, os.environ)):
         return
-    asked = max((timestamp_seconds(call.row.last_event(event)) for event in ("compact", "failed")), default=0.0)
-    if time.time() - asked > _ASKED_SECONDS:
-        reason = "our plugin did not answer: it failed itself, or its command is missing or took more than 20 seconds"
+    asked = [timestamp_seconds(call.row.last_event(event)) for event in ("compact", "failed")] if call.row else []
+    if time.time() - max(asked, default=0.0) > _ASKED_SECONDS:
+        why = "it failed, or its command is gone or slow" if is_loaded else "it was not loaded, or its command is gone"
+        reason = f"our plugin did not answer: {why}"
         log_hook(call.root, "compact", NO_ANSWER, key=call.log.key, trigger=call.text("trigger"), reason=reason)
 
 

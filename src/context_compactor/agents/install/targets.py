@@ -23,7 +23,7 @@ from context_compactor.agents.install.settings_files import (
     our_hooks,
 )
 from context_compactor.agents.install.text_edits import BadSettingsText, check_json, read_toml, value_at
-from context_compactor.agents.paths import HOME
+from context_compactor.agents.paths import HOME, MOD_FOLDER
 from context_compactor.agents.steering import steering_request
 from context_compactor.errors import BadSetting, CompactorError
 from context_compactor.settings import load_settings
@@ -175,8 +175,6 @@ def _opencode(scope: InstallScope, command: Command) -> list[SettingsTarget]:
     return [SettingsTarget(path, OwnFile(extension_text(OPENCODE, command), EXTENSION))]
 
 
-_MOD_FOLDER = f"skills/{SERVER}"
-"""Claude Code loads a plugin that lies there by itself."""
 _MOD_WRITTEN = "Written by `compactor install claude-code`, which also removes it."
 _MOD_HOOKS = {"description": _MOD_WRITTEN, "hooks": {}, "modules": ["./register.js"]}
 """Versions that know no modules want `hooks`; those that stand in the settings are not repeated here."""
@@ -208,7 +206,7 @@ def mod_files(command: Command) -> dict[str, str]:
 
 def mod_folder(scope: InstallScope) -> Path:
     """Where the plugin lies that an install brings."""
-    return claude_settings(scope).parent / _MOD_FOLDER
+    return claude_settings(scope).parent / MOD_FOLDER
 
 
 def _mod_targets(scope: InstallScope, command: Command, *, is_wanted: bool) -> list[SettingsTarget]:
