@@ -866,7 +866,7 @@ def test_a_plugin_that_was_loaded_compacts_and_what_it_answered_is_counted(claud
     assert found.has("ok", "compaction", "goes on with our record")
     assert _inside(claude, "compact", transcript_path="/nowhere.jsonl")["pass"]
     assert claude.doctor().has(
-        "look", "compaction", "none for 1 other compactions, the last time because there is no log"
+        "look", "compaction", "has given 0 of 1 records; the last it did not give, because there is no log"
     )
 
 

@@ -88,7 +88,7 @@ def _at_work(shell: Terminal, home: Home, model: ScriptedModel, pictures: _Pictu
     words = f"{before.tokens:,} tokens before, {undone.tokens:,} now, {len(back)} of {len(before.results)} results"
     yield Promise("after an undo the messages are back", len(back) == len(before.results), words)
     status = _status("the status line after an undo", shell.screen())
-    yield structs.replace(status, is_kept=status.is_kept and "→" not in status.seen)
+    yield structs.replace(status, is_kept=status.is_kept and "undone just now" in status.seen)
     shell.enter("/compactor:plan")
     shell.wait_for("A compaction now")
     plan = _since(_lines(home, shell.painted()), "/compactor:plan")

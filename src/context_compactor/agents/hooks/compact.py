@@ -34,7 +34,7 @@ _RECALL = (
     "of the MCP server `compactor`{hint}; in a shell they are `compactor recall ID --session {session!r}` and "
     '`compactor recall --search "words" --session {session!r}`.'
 )
-_LONGEST = 90
+_LONGEST = 60
 _GO_ON = (
     "The window was compacted in the middle of your work, and the user has said nothing new: go on with the work where "
     "the newest turns end."
@@ -143,11 +143,11 @@ def _pass(call: HookCall, reason: str) -> HookAnswer:
     return {"pass": reason}
 
 
-_MOST_SHOWN = 10
+_MOST_SHOWN, _MOST_NAMED = 6, 4
 _TIER_WORDS = {
     Tier.KEEP: "stays word for word",
     Tier.SUMMARIZE: "is shortened",
-    Tier.REFERENCE: "becomes one line with a reference",
+    Tier.REFERENCE: "stands behind a reference",
     Tier.DROP: "is left out",
 }
 
@@ -178,16 +178,22 @@ def _total_line(total: TierTotal) -> str:
 
 
 def _largest_savings(decisions: Iterable[Decision]) -> list[str]:
-    """The parts that save most, those of the same name and for the same reason together."""
-    found: dict[tuple[str, str], list[int]] = {}
+    """What is saved, by its reason, with the parts that save most of it."""
+    found: dict[str, list[Decision]] = {}
     for each in decisions:
-        same = found.setdefault((one_line(each.target, _LONGEST), each.reason), [])
-        same.append(each.tokens_before - each.tokens_after)
-    largest = sorted(found.items(), key=lambda item: -sum(item[1]))[:_MOST_SHOWN]
-    return [
-        f"  {name}{f' (×{len(saved)})' if len(saved) > 1 else ''}: {sum(saved):,} tokens, {reason}"
-        for (name, reason), saved in largest
-    ]
+        if each.tokens_after < each.tokens_before:
+            found.setdefault(each.reason, []).append(each)
+    lines = []
+    largest = sorted(found.items(), key=lambda item: -sum(map(_saved, item[1])))[:_MOST_SHOWN]
+    for reason, same in largest:
+        names = list(dict.fromkeys(one_line(each.target, _LONGEST) for each in sorted(same, key=_saved, reverse=True)))
+        more = f", and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
+        lines.append(f"  {sum(map(_saved, same)):,} tokens, {reason}: {', '.join(names[:_MOST_NAMED])}{more}")
+    return lines
+
+
+def _saved(decision: Decision) -> int:
+    return decision.tokens_before - decision.tokens_after
 
 
 def undo(call: HookCall) -> HookAnswer:

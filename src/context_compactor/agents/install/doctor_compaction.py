@@ -106,11 +106,13 @@ def _not_loaded(ctx: DoctorContext, agent: CodingAgent, place: str) -> Finding:
 
 
 def _answers(ctx: DoctorContext, row: AgentSessionRow, place: str) -> Finding:
-    lines = [line for line in read_hook_log(str(ctx.root)) if line.get("event") == "compact"]
+    known = ("record given", "passed", NO_ANSWER)
+    log = read_hook_log(str(ctx.root))
+    lines = [line for line in log if line.get("event") == "compact" and line.get("what") in known]
     given = [line for line in lines if line.get("what") == "record given"]
-    left = [line for line in lines if line.get("what") in ("passed", NO_ANSWER)]
-    last = f", the last time because {left[-1].get('reason')}" if left else ""
-    counted = f"has given {len(given):,} records and none for {len(left):,} other compactions{last}"
+    left = [line for line in lines if line.get("what") != "record given"]
+    missed = f"; the last it did not give, because {left[-1].get('reason')}" if left else ""
+    counted = f"has given {len(given):,} of {len(lines):,} records{missed}"
     what = f"the plugin in {place} is loaded and {counted if lines else 'has not been asked for a compaction yet'}"
     if left and lines[-1] is left[-1] and row.compaction == "ours":
         return look(what, "Correct that; until then the agent's own summary and our brief take over")

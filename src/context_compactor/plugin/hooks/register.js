@@ -131,7 +131,7 @@ function textOf(content) {
 function foldedLine(text) {
   const found = STANDS_FOR.exec(text)
   const size = found ? ` of ${found[1]} messages (${found[2]} tokens)` : ''
-  return `Context record${size}, written by Context Compactor. /compactor:undo takes it back.`
+  return `Context record${size}. /compactor:undo takes it back.`
 }
 
 function isText(value) {
