@@ -64,6 +64,7 @@ def test_our_command_is_told_which_conversation_is_compacted_and_why(folder: Pat
         "cwd": "/project",
         "agent_id": "a1",
         "trigger": "manual",
+        "open_prompts": ["Do it."],
         "custom_instructions": "keep the plan",
     }
 

@@ -288,8 +288,80 @@ def test_a_conversation_that_filled_the_window_is_not_put_back(talk: Talk, place
     worked_long(talk)
     take(talk, compact(talk)["record"])
     (place.project / ".compactor/config.toml").write_text("window = 12000\n")
-    assert "compacted again at once" in talk.hook("Undo", "undo")["pass"]
+    assert "would be compacted again" in talk.hook("Undo", "undo")["pass"]
     assert context_text(place, talk).count("[Context record.") == 1
+
+
+def test_an_image_before_a_compaction_keeps_it_from_being_undone(talk: Talk, place: Place):
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+    talk.write({"type": "user", "message": {"role": "user", "content": [image, {"type": "text", "text": "See."}]}})
+    worked_long(talk)
+    take(talk, compact(talk)["record"])
+    assert "image" in talk.hook("Undo", "undo")["pass"]
+    assert context_text(place, talk).count("[Context record.") == 1
+
+
+def test_a_prompt_right_behind_a_result_leaves_nothing_out_and_stops_the_work(talk: Talk, place: Place):
+    worked_long(talk)
+    talk.run("./deploy prod", "deployed v9 to prod")
+    talk.user("Stop. Look at the docs instead.")
+    text = compact(talk, open_prompts=["Stop. Look at the docs instead."])["record"]
+    assert "deployed v9 to prod" in text
+    assert "Look at the docs" not in text
+    assert "go on with the work" not in text
+    assert "Look at the docs" in compact(talk, open_prompts=[])["record"]
+
+
+def test_what_the_user_types_while_the_agent_works_is_not_lost(talk: Talk, place: Place):
+    worked_long(talk)
+    queued = {"type": "queued_command", "prompt": "From now on never use port 4711."}
+    talk.write({"type": "attachment", "attachment": queued})
+    answer = compact(talk, open_prompts=[])
+    take(talk, answer["record"])
+    work_on(talk, 20, 100)
+    assert "never use port 4711" in answer["record"]
+    assert "never use port 4711" in compact(talk)["record"]
+
+
+def test_a_prompt_behind_a_record_that_was_taken_is_the_users_whatever_the_log_says_of_it(talk: Talk, place: Place):
+    worked_long(talk)
+    take(talk, compact(talk)["record"])
+    talk.user("Now rename the module, and keep its tests.")
+    talk.answer("I am on it.")
+    talk.hook("Stop", "stop")
+    assert "rename the module" in context_text(place, talk)
+
+
+def test_rules_that_have_no_room_in_the_record_are_counted_behind_it(talk: Talk, place: Place):
+    for number in range(80):
+        talk.user(f"Never touch the folder legacy_{number}_of_department_{number * 7}, whatever happens there.")
+        talk.answer("Understood.")
+    work_on(talk, 10)
+    said = talk.said("Compact", trigger="auto")
+    text = json.loads(place.call("compact", said, COMPACTOR_AGENT_RECORD_TOKENS="1000"))["record"]
+    assert "more rules than had room" in text
+
+
+def test_who_goes_back_to_before_a_compaction_has_the_whole_conversation_again(talk: Talk, place: Place):
+    worked_long(talk)
+    last = talk.answer("All of it is measured.")
+    take(talk, compact(talk)["record"])
+    talk.hook("SessionStart", "session-start", source="compact")
+    talk.rewind(last)
+    talk.user("Take another way.")
+    talk.answer("Another way it is.")
+    talk.hook("Stop", "stop")
+    assert_whole(context_text(place, talk), "Another way it is.")
+    assert "record" in compact(talk)
+
+
+def test_a_record_that_came_too_late_is_withdrawn_and_the_brief_is_given(talk: Talk, place: Place):
+    worked_long(talk)
+    compact(talk)
+    talk.hook("Failed", "failed --agent claude-code", reason="still running after 20000 ms", trigger="auto")
+    talk.compact("We measured things.")
+    answer = talk.hook("SessionStart", "session-start", source="compact")
+    assert "compactor-brief-" in answer["hookSpecificOutput"]["additionalContext"]
 
 
 def test_a_plan_says_what_a_compaction_would_do_and_does_nothing(talk: Talk, place: Place):

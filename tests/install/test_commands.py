@@ -188,6 +188,17 @@ def test_the_folders_that_the_agents_were_told_are_used(place, run, monkeypatch)
     assert sorted(each.name for each in (place.home / "x").iterdir()) == ["config.toml", "hooks.json"]
 
 
+def test_a_project_whose_plugin_folder_leads_elsewhere_is_refused(place, run):
+    elsewhere = place.home / "elsewhere"
+    elsewhere.mkdir()
+    (place.project / ".claude" / "skills").mkdir(parents=True)
+    (place.project / ".claude" / "skills" / "compactor").symlink_to(elsewhere)
+    ran = run("install", "claude-code", "--project", "--yes")
+    assert ran.code == 2
+    assert "leads out of the project" in ran.err
+    assert list(elsewhere.iterdir()) == []
+
+
 def test_one_file_that_cannot_be_read_keeps_all_others_as_they_are(place, run):
     fill(place)
     place.write(place.state, '{\n"mcpServers": [],\n}')

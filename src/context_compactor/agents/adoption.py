@@ -182,6 +182,16 @@ def adopted_compactions(core: Core) -> int:
     return count if isinstance(count, int) else 0
 
 
+def forget_compactions(core: Core, left: int) -> None:
+    """Take back those beyond so many of an agent's log: its user went back to where they had not happened yet."""
+    surplus = adopted_compactions(core) - left
+    if surplus > 0:
+        withdraw_offer(core)
+        for _ in range(surplus):
+            views.undo(core)
+        _close_offer(core, {ADOPTED: left, _TAKEN: 0})
+
+
 class Offer(Struct, frozen=True):
     """What an agent was offered in the place of its own compaction, and its log does not show yet.
 

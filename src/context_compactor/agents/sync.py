@@ -17,6 +17,7 @@ from context_compactor.agents.adoption import (
     SummaryLosses,
     adopt_compaction,
     adopted_compactions,
+    forget_compactions,
     pending_offer,
     take_offer,
     withdraw_offer,
@@ -102,6 +103,8 @@ def sync_transcript(
     say.
     """
     followed = SyncResult()
+    if len(transcript.messages) > core.row().messages:  # an older copy of a log has fewer compactions too
+        forget_compactions(core, len(transcript.compactions))
     for number, past in enumerate(transcript.compactions, 1):
         if number > adopted_compactions(core):
             appended = append_transcript(core, transcript.messages[: past.at], transcript.times)

@@ -21,6 +21,8 @@ from context_compactor.text import printable
 from context_compactor.tokens.models import window_for
 
 _LONGEST_WAIT = 60
+# How long our plugins and extensions wait for a record.
+_PLUGIN_SECONDS = 20
 
 HookAnswer = dict[str, Any]
 
@@ -59,7 +61,7 @@ class HookCall(Struct, frozen=True):
     def wait(self) -> float:
         """Seconds to wait for another hook of the same session: less than until the agent gives up on this one."""
         timeouts = [hook.timeout for hook in self.agent.hooks if hook.word == self.event]
-        return min([*timeouts, _LONGEST_WAIT]) / 3
+        return min([*timeouts, _LONGEST_WAIT] if timeouts else [_PLUGIN_SECONDS]) / 3
 
     @property
     def has_log(self) -> bool:

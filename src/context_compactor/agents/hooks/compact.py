@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import structs
@@ -22,12 +22,16 @@ from context_compactor.dialects.transcripts.transcript import as_blocks
 from context_compactor.engine.plan import Decision, TierTotal
 from context_compactor.engine.request import CompactionRequest
 from context_compactor.engine.tiers import Tier
+from context_compactor.facts.utterances import own_words
+from context_compactor.json_values import read_json
 from context_compactor.sessions import views
 from context_compactor.sessions.compaction import compact as compact_session
 from context_compactor.sessions.core import Core, conversation_raws
+from context_compactor.sessions.facts import all_facts
+from context_compactor.sessions.log import logged_bodies
 from context_compactor.sessions.tiers import plan_compaction
 from context_compactor.settings import Level
-from context_compactor.text import one_line
+from context_compactor.text import flat_text, one_line, truncated_text
 
 _RECALL = (
     'Context Compactor wrote this record in the place of a summary. recall("id") and search_archive("words") are tools '
@@ -35,6 +39,15 @@ _RECALL = (
     '`compactor recall --search "words" --session {session!r}`.'
 )
 _LONGEST = 60
+_LAST_STEPS = "[The last steps, which are not in the record:]"
+_LONGEST_STEP = 3_000
+# A rule may be cut in the record; by so many characters of its beginning it is known again.
+_KNOWN_BY = 60
+_STOPS = ("[Request interrupted by user", "The user doesn't want to proceed with this tool use")
+_MORE_RULES = (
+    "The user has given {count:,} more rules than had room in it. Before you change anything, list them with the tool "
+    '`facts`, {{"kind": "constraint"}}, or `compactor facts --kind constraint`.'
+)
 _GO_ON = (
     "The window was compacted in the middle of your work, and the user has said nothing new: go on with the work where "
     "the newest turns end."
@@ -47,7 +60,10 @@ def loaded(call: HookCall) -> HookAnswer:
 
 
 def failed(call: HookCall) -> None:
-    """The plugin inside the agent has not got an answer from us, and tells why."""
+    """The plugin inside the agent has not got an answer from us, and tells why: what was offered has not arrived."""
+    if call.has_log:
+        with synced_session(call.log, call.settings, archive=False) as synced:
+            withdraw_offer(synced.core)
     reason, trigger = call.text("reason"), call.text("trigger")
     log_hook(call.root, "compact", NO_ANSWER, key=call.log.key, trigger=trigger, reason=reason)
 
@@ -68,15 +84,15 @@ def compact(call: HookCall) -> HookAnswer:
     with synced_session(call.log, call.settings) as synced:
         core = synced.core
         withdraw_offer(core)  # whoever asks again has not taken the last one
-        last = _last_message(core)
         report = compact_session(core, _request(call, core), why=f"{call.agent.title} asked for it")
         if not report.changed:
             return _pass(call, report.reason)
-        record = _record(core)
+        record, behind = _record(core)
         if not record:
             views.undo(core)
             return _pass(call, "the compacted context holds no record")
         note_offer(core, record)
+        text = "\n\n".join((record, *_last_steps(behind, call), _reminder(core, call.agent, record, behind)))
     log_hook(
         call.root,
         call.event,
@@ -87,7 +103,7 @@ def compact(call: HookCall) -> HookAnswer:
         seconds=round(time.perf_counter() - began, 3),
     )
     return {
-        "record": f"{record}\n\n{_reminder(core, call.agent, is_working=bool(last and last.results))}",
+        "record": text,
         "tokens_before": last_window_tokens(call.log.path, with_children=bool(call.agent_id)) or report.tokens_before,
         "tokens_after": report.tokens_after,
     }
@@ -117,25 +133,57 @@ def _request(call: HookCall, core: Core) -> CompactionRequest:
     return structs.replace(asked, settings=settings)
 
 
-def _record(core: Core) -> str:
-    """The record that the context of a session begins with, without the open question behind it."""
+def _record(core: Core) -> tuple[str, list[Message]]:
+    """The record that the context of a session begins with, and the messages behind it."""
     context = core.current_context()
-    for message in core.dialect(context.raws).parse(conversation_raws(context)[:1]):
-        span = record_span(message.text)
-        return message.text[slice(*span)] if span else ""
-    return ""
+    messages = core.dialect(context.raws).parse(conversation_raws(context))
+    span = record_span(messages[0].text) if messages else None
+    return (messages[0].text[slice(*span)], messages[1:]) if span else ("", [])
 
 
-def _last_message(core: Core) -> Message | None:
-    context = core.current_context()
-    messages = core.dialect(context.raws).parse(conversation_raws(context)[-1:])
-    return messages[-1] if messages else None
+def _last_steps(behind: Sequence[Message], call: HookCall) -> list[str]:
+    """As text what stands behind the record as messages, which is so where a prompt came right after a result.
+
+    The agent keeps prompts that nobody has answered; what it says that it keeps is not repeated.
+    """
+    kept = "\n".join(map(str, call.payload.get("open_prompts") or ()))
+    lines = [line for message in behind for line in _step_lines(message, kept, "open_prompts" in call.payload)]
+    return ["\n".join((_LAST_STEPS, *(f"  {line}" for text in lines for line in text.split("\n"))))] if lines else []
 
 
-def _reminder(core: Core, agent: CodingAgent, *, is_working: bool) -> str:
+def _step_lines(message: Message, kept: str, is_known: bool) -> Iterator[str]:
+    if message.role == "assistant":
+        yield from (f"agent: {text}" for text in (message.text,) if text)
+        yield from (f"call: {each.name} {truncated_text(each.arguments, _LONGEST_STEP)}" for each in message.calls)
+        return
+    yield from (f"result: {truncated_text(each.text, _LONGEST_STEP)}" for each in message.results)
+    words = own_words(message)
+    if words and message.results and is_known and words not in kept:
+        yield f"user: {words}"
+
+
+def _reminder(core: Core, agent: CodingAgent, record: str, behind: Sequence[Message]) -> str:
     """How the record is used, in the form in which a client speaks to its model."""
-    lines = [_RECALL.format(hint=agent.tool_hint, session=core.id), *([_GO_ON] if is_working else [])]
+    lines = [_RECALL.format(hint=agent.tool_hint, session=core.id)]
+    words = flat_text(record)
+    rules = [flat_text(fact.content) for fact in all_facts(core, "constraint") if not fact.summarized_by]
+    missing = [rule for rule in rules if rule[:_KNOWN_BY] not in words]
+    lines += [_MORE_RULES.format(count=len(missing))] if missing else []
+    is_asked = any(message.role == "user" and own_words(message) for message in behind)
+    lines += [_GO_ON] if _is_working(core) and not is_asked else []
     return "\n".join(("<system-reminder>", *lines, "</system-reminder>"))
+
+
+def _is_working(core: Core) -> bool:
+    """Whether the last message of the conversation is the result of a call that nobody has interrupted or refused."""
+    bodies = list(logged_bodies(core.store, core.id, core.context_reader.log_state()).values())[-1:]
+    last = core.dialect().parse([read_json(body) for body in bodies])
+    return any(message.results and not own_words(message) and not _is_stopped(message) for message in last)
+
+
+def _is_stopped(message: Message) -> bool:
+    texts = (message.text, *(result.text for result in message.results))
+    return any(stop in text for stop in _STOPS for text in texts)
 
 
 def _pass(call: HookCall, reason: str) -> HookAnswer:
@@ -208,17 +256,21 @@ def undo(call: HookCall) -> HookAnswer:
             return _pass(call, "there is no compaction to undo")
         usage = views.usage(core)
         first = min(rule.threshold for rule in call.settings.levels if rule.level is Level.SOFT)
-        if usage.share >= first:
-            views.redo(core)
-            return _pass(
-                call,
-                f"before it the conversation filled {usage.share:.0%} of the window, so it would be compacted again at "
-                f'once. Try: recall("ID"), or `compactor context --session {core.id}`',
-            )
-        note_offer(core, "", before=_record(core))
         messages = conversation_raws(core.current_context())
+        problem = ""
+        if usage.share >= first:
+            problem = f"before it the conversation filled {usage.share:.0%} of the window and would be compacted again"
+        elif any(block.get("type") in _NOT_IN_ROWS for message in messages for block in as_blocks(message["content"])):
+            problem = "an image or a document stands before it, which a plugin cannot put back"
+        if problem:
+            views.redo(core)
+            return _pass(call, f'{problem}. Try: recall("ID"), or `compactor context --session {core.id}`')
+        note_offer(core, "", before=_record(core)[0])
     log_hook(call.root, call.event, "undone", key=call.log.key, messages=len(messages), tokens=usage.tokens)
     return {"rows": [row for message in messages for row in _rows(message)], "tokens_after": usage.tokens}
+
+
+_NOT_IN_ROWS = ("image", "document")
 
 
 def _rows(message: dict[str, Any]) -> list[dict[str, Any]]:

@@ -288,7 +288,7 @@ def next_steps(agent: CodingAgent, scope: InstallScope) -> Iterator[str]:
 
 
 def _claude_code_steps(scope: InstallScope) -> Iterator[str]:
-    yield "Start Claude Code again for the MCP server and the plugin. Hooks and status line also reach running sessions."
+    yield "Start Claude Code again for the MCP server and the plugin. Hooks and status line reach running sessions too."
     if scope.is_project:
         yield "Approve the MCP server of .mcp.json when Claude Code asks for it."
 

@@ -210,6 +210,9 @@ def mod_folder(scope: InstallScope) -> Path:
 
 
 def _mod_targets(scope: InstallScope, command: Command, *, is_wanted: bool) -> list[SettingsTarget]:
+    folder = Path(os.path.realpath(mod_folder(scope)))
+    if scope.is_project and not folder.is_relative_to(os.path.realpath(scope.root)):
+        raise BadSetting(f"{mod_folder(scope)} leads out of the project, to {folder}. Try: remove that link.")
     return [
         SettingsTarget(mod_folder(scope) / name, OwnFile(text if is_wanted else "", "plugin that compacts"))
         for name, text in mod_files(command).items()

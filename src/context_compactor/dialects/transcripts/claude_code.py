@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from context_compactor.dialects.client_text import end_of_client_blocks
 from context_compactor.dialects.messages import read_usage
+from context_compactor.dialects.record import record_span
 from context_compactor.dialects.transcripts.transcript import (
     CompactionBoundary,
     RawMessage,
@@ -49,6 +50,12 @@ def active_branch(lines: list[LogRow]) -> Branch:
     return Branch(active, len(talk), len(set(talk)))
 
 
+def _is_queued_prompt(line: LogRow) -> bool:
+    """Whether a row is what the user typed while the agent worked."""
+    attachment = line.get("attachment") if line.get("type") == "attachment" else None
+    return isinstance(attachment, dict) and isinstance(attachment.get("prompt"), str | list)
+
+
 class _LineTree:
     def __init__(self, lines: list[LogRow]) -> None:
         self.lines = lines
@@ -67,7 +74,7 @@ class _LineTree:
             for call in block_ids(line, "tool_result", "tool_use_id"):
                 if answered.setdefault(call, index) < boundary:
                     self._kept_results[index] = boundary
-            if line.get("type") in _ROLES or line.get("subtype") == "compact_boundary":
+            if line.get("type") in _ROLES or line.get("subtype") == "compact_boundary" or _is_queued_prompt(line):
                 last = index
         self.last = last
 
@@ -172,6 +179,7 @@ class CompactionFollower:
     def __init__(self) -> None:
         self.is_open = False
         self.has_summary = False
+        self._has_record = False
         self._marks_prompts = False
         self._boundary: LogRow = {}
         self._fresh: list[LogRow] = []
@@ -187,7 +195,7 @@ class CompactionFollower:
             self._remember(line)
         self._fresh = []
         self._boundary = boundary
-        self.is_open, self.has_summary = True, False
+        self.is_open, self.has_summary, self._has_record = True, False, False
 
     def add(self, line: LogRow) -> None:
         """A row that somebody said."""
@@ -205,11 +213,17 @@ class CompactionFollower:
     def is_digest(self, line: LogRow) -> bool:
         """Whether a row in the user's name was written by whoever compacted.
 
-        Where prompts are not marked as such, only the client's own summary tells that what follows it was typed.
+        Where prompts are not marked as such, only the client's own summary tells that what follows it was typed. A
+        record of ours is all that we write.
         """
         text = _text_of(line)
         is_told = bool(text.strip()) and not is_markup(text) and not is_typed(line)
-        return self.is_open and is_told and (self._marks_prompts or not self.has_summary)
+        is_written = self._marks_prompts or not self.has_summary
+        return self.is_open and is_told and is_written and not self._has_record
+
+    def add_digest(self, line: LogRow) -> None:
+        """A row that whoever compacted has written."""
+        self._has_record = self._has_record or record_span(_text_of(line)) is not None
 
     def is_repeated(self, line: LogRow) -> bool:
         """Whether a row was there before the compaction, under another id."""
@@ -435,6 +449,7 @@ class _ClaudeCodeReader:
             return
         elif self._is_new(line):
             if self._behind.is_digest(line):
+                self._behind.add_digest(line)
                 self._summarize(content)
             else:
                 self._behind.add(line)

@@ -30,9 +30,11 @@ export function register(on) {
       return compaction === 'ours' ? { skip: 'Context Compactor writes the record when it is needed' } : next(e)
     }
     const isUndo = e.instructions?.trim().toLowerCase() === UNDO
+    const open = openPrompts(e.messages)
     const answer = await ask($, isUndo ? 'undo' : 'compact', COMPACT_MS, {
       agent_id: e.agentId,
       trigger: e.trigger === 'auto' ? 'auto' : 'manual',
+      open_prompts: open.map(row => row.text),
       custom_instructions: isUndo ? undefined : e.instructions,
     })
     const isAnswered = isText(answer.record) || isText(answer.instructions) || isText(answer.pass) || hasRows(answer)
@@ -42,7 +44,7 @@ export function register(on) {
     if (isUndo) return hasRows(answer) ? { messages: answer.rows } : { skip: answer.pass ?? error }
     if (isText(answer.instructions)) return next({ ...e, instructions: answer.instructions })
     if (!isText(answer.record)) return next(e)
-    return { messages: [{ role: 'user', text: answer.record, toolUses: [] }, ...openPrompts(e.messages)] }
+    return { messages: [{ role: 'user', text: answer.record, toolUses: [] }, ...open] }
   })
 
   on('session.append', { door: 'tool-result' }, async ($, e, next) => {
