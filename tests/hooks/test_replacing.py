@@ -167,6 +167,14 @@ def test_a_compaction_that_is_turned_off_answers_nothing(talk: Talk, place: Plac
     assert place.call("compact", talk.said("Compact", trigger="auto"), COMPACTOR_ENABLED="false") == ""
 
 
+def test_no_model_is_asked_even_where_a_summarizer_is_set(talk: Talk, place: Place):
+    worked_long(talk)
+    out = place.call("compact", talk.said("Compact", trigger="auto"), COMPACTOR_SUMMARIZER="http://127.0.0.1:9/v1#none")
+    assert "record" in json.loads(out)
+    with place.session(talk.id) as session:
+        assert session.compactions()[-1].model_calls == ()
+
+
 def test_a_size_that_is_set_is_kept(talk: Talk, place: Place):
     worked_long(talk)
     out = place.call("compact", talk.said("Compact", trigger="auto"), COMPACTOR_AGENT_RECORD_TOKENS="3000")

@@ -84,7 +84,8 @@ def compact(call: HookCall) -> HookAnswer:
     with synced_session(call.log, call.settings) as synced:
         core = synced.core
         withdraw_offer(core)  # whoever asks again has not taken the last one
-        report = compact_session(core, _request(call, core), why=f"{call.agent.title} asked for it")
+        # The agent waits, and its own model is what would be asked: so none is.
+        report = compact_session(core, _request(call, core), with_model=False, why=f"{call.agent.title} asked for it")
         if not report.changed:
             return _pass(call, report.reason)
         record, behind = _record(core)
