@@ -7,11 +7,10 @@ import { spawn } from "node:child_process";
 import { homedir } from "node:os";
 
 const COMMAND = ["compactor"];
-const SECONDS = 20;
+const AGENT = "opencode";
 const MISSING =
   `Context Compactor does not run: ${COMMAND.join(" ")} is not there, or broken. OpenCode compacts by itself. ` +
   "Try: install the package again, then compactor install opencode";
-const LAUNCHER = `${homedir()}/.local/state/compactor/bin`;
 // OpenCode always asks its model for the summary. Where our record stands for the answer, this is all it is asked.
 const NOTHING_TO_DO = "The summary is written already. Answer with this one word and nothing else: done";
 
@@ -128,42 +127,4 @@ function unharmed(hook) {
       return;
     }
   };
-}
-
-/** What `compactor hook` answers; an empty object when it does not answer as it should. */
-function ask(event, input) {
-  return new Promise((resolve) => {
-    const words = [...COMMAND.slice(1), "hook", event, "--agent", "opencode"];
-    const env = { ...process.env, PATH: searchPath() };
-    const child = spawn(COMMAND[0], words, { cwd: input.cwd, env, stdio: ["pipe", "pipe", "ignore"] });
-    const timer = setTimeout(() => done({}), SECONDS * 1000);
-    const done = (answer) => {
-      clearTimeout(timer);
-      child.kill("SIGKILL");
-      resolve(answer);
-    };
-    let output = "";
-    child.stdout.setEncoding("utf8").on("data", (part) => (output += part));
-    child.stdin.on("error", () => {}); // it may end before it has read everything
-    child.on("error", () => done({ isMissing: true }));
-    child.on("close", (code) => done(code === 0 ? parsed(output) : {}));
-    child.stdin.end(JSON.stringify(input));
-  });
-}
-
-function parsed(output) {
-  try {
-    return Object(JSON.parse(output));
-  } catch {
-    return {};
-  }
-}
-
-function isText(value) {
-  return typeof value === "string" && value.trim() !== "";
-}
-
-/** Behind everything on the PATH: the command that the last install on this machine was run by. */
-function searchPath() {
-  return `${process.env.PATH ?? ""}:${LAUNCHER}`;
 }

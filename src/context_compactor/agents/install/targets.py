@@ -149,10 +149,11 @@ EXTENSION = "extension with hooks and MCP server"
 
 
 def extension_text(agent: CodingAgent, command: Command) -> str:
-    """The extension of an agent, which runs this command."""
-    source = Path(__file__).parents[1] / "extensions" / agent.extension
+    """The extension of an agent, which runs this command, in one file."""
+    folder = Path(__file__).parents[1] / "extensions"
+    own, shared = ((folder / name).read_text(encoding="utf-8") for name in (agent.extension, "shared.js"))
     line = f"const COMMAND = {json.dumps(command, ensure_ascii=False)};"
-    return source.read_text(encoding="utf-8").replace(_COMMAND_LINE, line)
+    return f"{own.replace(_COMMAND_LINE, line)}\n{shared}"
 
 
 def extension_command(text: str) -> Command | None:
