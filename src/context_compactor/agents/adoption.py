@@ -113,8 +113,8 @@ def adopt_compaction(core: Core, past: PastCompaction, agent: str, number: int) 
     bare = structs.replace(checkpoint, archive=(), git=None)
     brief = "" if own else resume_brief(bare, facts, _BRIEF_TOKENS, material, names_commands=False)
     record = dialect.user_text(own or brief)
-    told = "" if own else past.summary.strip()
-    summary = dialect.user_text(_SUMMARY.format(agent=agent, text=past.summary)) if told else None
+    has_summary = not own and bool(past.summary.strip())
+    summary = dialect.user_text(_SUMMARY.format(agent=agent, text=past.summary)) if has_summary else None
     asked = _open_question(archived.parsed) if own else []
     messages = [record, *asked] if summary is None else [record, summary]
     usage = views.usage(core)

@@ -96,9 +96,9 @@ def _running(path: str) -> tuple[set[str], set[str]]:
 def _notices(line: dict[str, Any]) -> list[TaskNotice]:
     """What a line of a log tells of tasks in the background: as a prompt, or beside the results of other calls."""
     message, attachment = line.get("message"), line.get("attachment")
-    told = message.get("content") if isinstance(message, dict) and line.get("type") == "user" else None
-    told = attachment.get("prompt") if isinstance(attachment, dict) else told
-    blocks = [block for block in as_blocks(told) if isinstance(block, dict)]
+    content = message.get("content") if isinstance(message, dict) and line.get("type") == "user" else None
+    content = attachment.get("prompt") if isinstance(attachment, dict) else content
+    blocks = [block for block in as_blocks(content) if isinstance(block, dict)]
     return [notice for block in blocks for notice in task_notices(str(block.get("text") or ""))]
 
 
