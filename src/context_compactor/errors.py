@@ -8,6 +8,7 @@
     │   ├── BadSetting          a setting or an argument
     │   ├── BadCheckpoint       a progress checkpoint that was cut or damaged: names the line
     │   ├── OtherConversation   messages that do not continue the session they were given for
+    │   ├── SessionExists       an id that another session has
     │   ├── KeyReused           a request's key that was used for another one
     │   ├── UnknownReference    an id that names no original
     │   └── UnknownSession      an id that names no session
@@ -47,6 +48,10 @@ class OtherConversation(BadInput):
     def __init__(self, problem: str, at: int = 0) -> None:
         self.at = at
         super().__init__(problem)
+
+
+class SessionExists(BadInput):
+    """A new session was to have the id of one that there is."""
 
 
 class BadMessage(BadInput):

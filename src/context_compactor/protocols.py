@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         FactRow,
         FoundRun,
         IndexPart,
+        LineageEntry,
         LogEntry,
         NewOriginal,
         OriginalRow,
@@ -134,6 +135,21 @@ class Store(Protocol):
 
     def message_position(self, session_id: str, count: int) -> int | None:
         """The position of the message with so many messages up to and with it; None when there are fewer."""
+
+    def fork(self, session_id: str, new_id: str, until: int, now: str) -> SessionRow:
+        """A new session with profile, log and lineage of another one up to a position; `SessionExists` if there is one.
+
+        The archive, the facts and the state are not copied.
+        """
+
+    def lineage(self, session_id: str, after: int = 0) -> list[LineageEntry]:
+        """What the messages behind number `after` say, by their numbers, as far as it was noted."""
+
+    def lineage_ends(self, session_id: str) -> tuple[LineageEntry, LineageEntry] | None:
+        """The same for the first and the last message of which it was noted; None when it was for none."""
+
+    def add_lineage(self, session_id: str, entries: Iterable[LineageEntry]) -> None:
+        """Note what messages say."""
 
     def ready(self, contents: Iterable[bytes]) -> list[PackedContent]:
         """Contents made ready to be put or appended: what takes long is done before anybody waits for it."""

@@ -17,7 +17,8 @@ from mcp_types import CallToolResult
 from context_compactor.agents.project import ancestor_processes
 from context_compactor.handoff.context_summary import count_tokens
 from context_compactor.mcp.server import call_tool_safely
-from context_compactor.mcp.tools import TOOLS, ToolContext, schema_of
+from context_compactor.mcp.tools import TOOLS, ToolContext
+from context_compactor.sessions.tool_schemas import schema_of
 from tests.mcp.agent import Agent, asking, connected, ran, replied, said, talk
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ from context_compactor.archive import storage
 from context_compactor.errors import DamagedContent, StoreError
 from context_compactor.sessions import append
 from context_compactor.sessions.session import Session
-from context_compactor.sessions.sync import append_new
+from context_compactor.sessions.transcripts import append_new
 from context_compactor.store import contents
 from context_compactor.store import originals as runs
 from context_compactor.store.connect import connect

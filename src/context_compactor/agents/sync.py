@@ -44,7 +44,7 @@ from context_compactor.sessions.log import logged_bodies
 from context_compactor.sessions.project import local_owner
 from context_compactor.sessions.session import Session
 from context_compactor.sessions.state import read_session_state
-from context_compactor.sessions.sync import append_transcript
+from context_compactor.sessions.transcripts import append_transcript
 from context_compactor.settings import Settings
 from context_compactor.tokens.models import window_for
 from context_compactor.tokens.overflow import learned_limit

@@ -26,7 +26,7 @@ from context_compactor.sessions.lifecycle import open_core
 from context_compactor.sessions.project import local_owner
 from context_compactor.sessions.session import Session
 from context_compactor.sessions.state import Profile, check_id
-from context_compactor.sessions.sync import append_new
+from context_compactor.sessions.transcripts import append_new
 from context_compactor.settings import Level, read_value
 from context_compactor.store.connect import connect
 from context_compactor.text import TargetSize, one_line, parse_target

@@ -11,6 +11,7 @@ from context_compactor.dialects.dialect import (
     Dialect,
     Overhead,
     Raw,
+    ToolDeclaration,
     blocks_at,
     blocks_in,
     dicts_of,
@@ -406,6 +407,9 @@ class Anthropic:
 
     def user_text(self, text: str) -> Message:
         return _read(0, {"role": "user", "content": text})
+
+    def declare_tools(self, tools: Sequence[ToolDeclaration]) -> list[Raw]:
+        return [{"name": tool.name, "description": tool.description, "input_schema": tool.parameters} for tool in tools]
 
     def place_cache_marks(self, messages: Sequence[Message], stable: int) -> list[Message]:
         marked = [at for at, message in enumerate(messages) if _marks_in(message.raw)]

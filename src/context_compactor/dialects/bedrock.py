@@ -16,6 +16,7 @@ from context_compactor.dialects.dialect import (
     Dialect,
     Overhead,
     Raw,
+    ToolDeclaration,
     blocks_at,
     blocks_in,
     dicts_of,
@@ -434,6 +435,18 @@ class Bedrock:
 
     def user_text(self, text: str) -> Message:
         return _read(0, {"role": "user", "content": [{"text": text}] if text else []})
+
+    def declare_tools(self, tools: Sequence[ToolDeclaration]) -> list[Raw]:
+        return [
+            {
+                "toolSpec": {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "inputSchema": {"json": tool.parameters},
+                }
+            }
+            for tool in tools
+        ]
 
     def place_cache_marks(self, messages: Sequence[Message], stable: int) -> list[Message]:
         marked = [at for at, message in enumerate(messages) if _is_marked(message)]

@@ -40,6 +40,14 @@ class Overhead(Struct, frozen=True):
 DEFAULT_REQUEST_BYTES = 50 * 1024 * 1024
 
 
+class ToolDeclaration(Struct, frozen=True):
+    """A function tool before it is written for a provider; `parameters` is a JSON schema."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
 class Dialect(Protocol):
     """One provider's message format: how it is read and written, and what its provider accepts.
 
@@ -113,6 +121,10 @@ class Dialect(Protocol):
         """A new user message that says this."""
         ...
 
+    def declare_tools(self, tools: Sequence[ToolDeclaration]) -> list[Raw]:
+        """The value of `tools` in a request that declares these."""
+        ...
+
     def place_cache_marks(self, messages: Sequence[Message], stable: int) -> list[Message]:
         """The messages with cache marks where they pay: at the end of message `stable`, up to which nothing changes
         until the next compaction, and where the newest mark was. The same where there are none.
@@ -164,9 +176,15 @@ def plain_messages(items: object) -> list[Raw]:
 
     A whole response stands for the messages in it. Raises `BadMessage` for what is not a message, or nested too deep.
     """
+    return indexed_messages(items)[0]
+
+
+def indexed_messages(items: object) -> tuple[list[Raw], list[int]]:
+    """The same, and for each message the index of the item that it comes from."""
     if not isinstance(items, (list, tuple)):
         raise BadMessage(0, "messages", f"expected a list of messages, got {kind_of_value(items)}")
     plain: list[Raw] = []
+    indexes: list[int] = []
     for index, item in enumerate(items):
         try:
             if isinstance(item, dict):
@@ -176,7 +194,8 @@ def plain_messages(items: object) -> list[Raw]:
                 plain += [object_at(index, "message", each) for each in map(plain_value, _messages_in(item))]
         except ValueError as problem:
             raise BadMessage(index, "message", f"{problem}. Try: a dictionary") from problem
-    return plain
+        indexes += [index] * (len(plain) - len(indexes))
+    return plain, indexes
 
 
 def one_or_several(message: object) -> object:

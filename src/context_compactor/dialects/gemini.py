@@ -20,6 +20,7 @@ from context_compactor.dialects.dialect import (
     Dialect,
     Overhead,
     Raw,
+    ToolDeclaration,
     blocks_at,
     dicts_of,
     kind_of_value,
@@ -498,6 +499,13 @@ class Gemini:
 
     def user_text(self, text: str) -> Message:
         return _read(0, {"role": "user", "parts": [{"text": text}] if text else []})
+
+    def declare_tools(self, tools: Sequence[ToolDeclaration]) -> list[Raw]:
+        declared = [
+            {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
+            for tool in tools
+        ]
+        return [{"functionDeclarations": declared}]
 
     def place_cache_marks(self, messages: Sequence[Message], stable: int) -> list[Message]:
         return [*messages]

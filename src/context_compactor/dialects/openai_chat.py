@@ -6,11 +6,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec import structs
+
 from context_compactor.dialects.dialect import (
     DEFAULT_REQUEST_BYTES,
     Dialect,
     Overhead,
     Raw,
+    ToolDeclaration,
     blocks_at,
     blocks_in,
     dicts_of,
@@ -327,6 +330,9 @@ class OpenAIChat:
 
     def user_text(self, text: str) -> Message:
         return read_message(0, {"role": "user", "content": text})
+
+    def declare_tools(self, tools: Sequence[ToolDeclaration]) -> list[Raw]:
+        return [{"type": "function", "function": structs.asdict(tool)} for tool in tools]
 
     def place_cache_marks(self, messages: Sequence[Message], stable: int) -> list[Message]:
         return [*messages]

@@ -6,11 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import NoneType
 from typing import Any
 
+from msgspec import structs
+
 from context_compactor.dialects.dialect import (
     DEFAULT_REQUEST_BYTES,
     Dialect,
     Overhead,
     Raw,
+    ToolDeclaration,
     blocks_at,
     blocks_in,
     dicts_of,
@@ -424,6 +427,9 @@ class OpenAIResponses:
     def user_text(self, text: str) -> Message:
         content = [{"type": "input_text", "text": text}]
         return read_item(0, {"type": "message", "role": "user", "content": content})
+
+    def declare_tools(self, tools: Sequence[ToolDeclaration]) -> list[Raw]:
+        return [{"type": "function", **structs.asdict(tool), "strict": False} for tool in tools]
 
     def place_cache_marks(self, messages: Sequence[Message], stable: int) -> list[Message]:
         return [*messages]

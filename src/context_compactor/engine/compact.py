@@ -12,7 +12,7 @@ from msgspec import structs
 
 from context_compactor.archive.originals import Archive
 from context_compactor.dialects.detection import find_dialect
-from context_compactor.dialects.dialect import plain_messages
+from context_compactor.dialects.dialect import indexed_messages
 from context_compactor.dialects.repair import repair_with_indexes
 from context_compactor.engine.apply import fill_target, fit_turns, follow_overrides, gather_originals, plan_context
 from context_compactor.engine.classify import ParsedContext, parse_context
@@ -67,7 +67,7 @@ def run_request(
     replace the engine's record; in a dry run the report says what it would be asked.
     """
     began = time.perf_counter()
-    raws = plain_messages(messages)
+    raws, indexes = indexed_messages(messages)
     found = find_dialect(dialect, raws).for_model(request.model)
     given = found.parse(raws)
     steps, repairs = repair_with_indexes(given, found) if request.settings.enabled else (list(enumerate(given)), [])
@@ -82,7 +82,7 @@ def run_request(
     goal = request_goal(request, usage, trigger)
     mended = tuple(repair.what for repair in repairs)
     run = CompactionRun(
-        request, config, parsed, usage, trigger, goal, fixed, legal, steps, len(given), mended, archive, began
+        request, config, parsed, usage, trigger, goal, fixed, legal, steps, given, indexes, mended, archive, began
     )
     run = without_large_summary(run, counter)
     if run.goal.reason:

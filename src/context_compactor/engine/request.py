@@ -256,8 +256,10 @@ class CompactionRun(Struct, frozen=True):
     """The messages after repairs: what the caller gets when nothing is to be done."""
     steps: list[tuple[int, Message]]
     """The same with the index of the given message that each comes from; the provider's summary is one of its own."""
-    given: int
-    """How many messages were given."""
+    given: list[Message]
+    """The messages as they were given."""
+    indexes: list[int]
+    """For each of these the index of what the caller gave; one item may stand for several messages."""
     repairs: tuple[str, ...]
     archive: ArchiveScope
     began: float

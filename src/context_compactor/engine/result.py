@@ -123,6 +123,8 @@ class Compaction(Struct, frozen=True, dict=True):
     """For each turn the index of its first message and the one behind its last, among those that went in."""
     dialect: str = "auto"
     """The dialect of the messages."""
+    sources: tuple[int | None, ...] = ()
+    """For each message the index of the input message that it is, or None for one that was written or changed."""
 
     def recall(self, ref: str) -> str:
         """The original with this id, as text: a tool result byte for byte, a turn as JSON."""
@@ -170,8 +172,9 @@ def finish(result: CompactionResult) -> Compaction:
         result.context.archive,
         run.config.counter.counter,
         tuple(run.parsed.facts),
-        turn_positions(run.parsed, run.steps, run.given),
+        turn_positions(run.parsed, run.steps, len(run.given)),
         run.config.dialect.name,
+        message_sources(run, result.context.written.messages),
     )
 
 
@@ -182,8 +185,15 @@ def unchanged(run: CompactionRun) -> Compaction:
 
 def _unchanged(run: CompactionRun, report: Report, decisions: tuple[Decision, ...] = ()) -> Compaction:
     messages = [copy_containers(message.raw) for message in run.legal]
-    counter = run.config.counter.counter
-    return Compaction(messages, report, decisions, run.usage, Archive(), counter, dialect=run.config.dialect.name)
+    counter, sources = run.config.counter.counter, message_sources(run, run.legal)
+    name = run.config.dialect.name
+    return Compaction(messages, report, decisions, run.usage, Archive(), counter, dialect=name, sources=sources)
+
+
+def message_sources(run: CompactionRun, messages: Iterable[Message]) -> tuple[int | None, ...]:
+    """For each message the index of what the caller gave for it, where it was not changed."""
+    known = {id(message.raw): index for message, index in zip(run.given, run.indexes, strict=True)}
+    return tuple(known.get(id(message.raw)) for message in messages)
 
 
 def span_attributes(report: Report) -> dict[str, Any]:

@@ -8,27 +8,16 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from context_compactor.handoff.protocol import LONGEST_FEATURE, LONGEST_SPEC_PATH, Phase
-from context_compactor.tokens.counting import replace_surrogates
+from context_compactor.sessions.tool_schemas import (
+    FactsArguments,
+    PagedArguments,
+    PagedOutput,
+    RecallArguments,
+    SearchArguments,
+    ToolAnswer,
+    ToolArguments,
+)
 
-_MOST_PAGES = 10**9
-
-ReferenceId = Annotated[
-    str,
-    Meta(
-        max_length=200,
-        description="The id that stands for the original, such as tool_017, file_003, agent_002 or turn_096.",
-    ),
-]
-PageNumber = Annotated[
-    int, Meta(ge=1, le=_MOST_PAGES, description="Which page, from 1. An answer says how many there are.")
-]
-LineRange = Annotated[
-    str,
-    Meta(
-        pattern=r"^(\d{1,9}(-(\d{1,9})?)?)?$",
-        description='Only these lines, counted from 1: "10-40", "10-" to the end, or "10". Without it all of them.',
-    ),
-]
 SessionName = Annotated[
     str,
     Meta(
@@ -36,52 +25,33 @@ SessionName = Annotated[
         description="Another session of this project, by its name. Leave it out: your own session is meant then.",
     ),
 ]
-KindName = Annotated[str, Meta(max_length=60)]
 
 
-class ToolInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ToolInput(ToolArguments, frozen=True, kw_only=True):
     """What every tool may be asked."""
 
     session: SessionName = ""
 
 
-class PagedInput(ToolInput, frozen=True, kw_only=True):
-    """What a tool may be asked whose answer comes in pages."""
+class RecallInput(RecallArguments, frozen=True, kw_only=True):
+    """Which original, which part of it, and of which session."""
 
-    page: PageNumber = 1
-
-
-class RecallInput(PagedInput, frozen=True, kw_only=True):
-    """Which original, and which part of it."""
-
-    id: ReferenceId
-    lines: LineRange = ""
+    session: SessionName = ""
 
 
-class SearchInput(ToolInput, frozen=True, kw_only=True):
-    """What to look for."""
+class SearchInput(SearchArguments, frozen=True, kw_only=True):
+    """What to look for, and in which session."""
 
-    text: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=20_000,
-            description="What to look for: words, names, an error message, or a whole question.",
-        ),
-    ]
-    kind: Annotated[
-        KindName,
-        Meta(description='Only this kind of content, such as "test run", "code file", "user" or "turn"; else all.'),
-    ] = ""
-    limit: Annotated[int, Meta(ge=1, le=50, description="At most so many hits.")] = 20
+    session: SessionName = ""
 
 
 TurnNumber = Annotated[int, Meta(ge=0, le=10**9)]
 
 
-class TurnsInput(PagedInput, frozen=True, kw_only=True):
+class TurnsInput(PagedArguments, frozen=True, kw_only=True):
     """Which turns."""
 
+    session: SessionName = ""
     first: Annotated[TurnNumber, Meta(description="From the turn of this number; 1 is the first.")] = 1
     last: Annotated[TurnNumber, Meta(description="Up to the turn of this number; 0 for all.")] = 0
     words: Annotated[
@@ -89,25 +59,20 @@ class TurnsInput(PagedInput, frozen=True, kw_only=True):
     ] = ""
 
 
-class FactsInput(PagedInput, frozen=True, kw_only=True):
-    """Which facts."""
+class FactsInput(FactsArguments, frozen=True, kw_only=True):
+    """Which facts, and of which session."""
 
-    kind: Annotated[
-        KindName,
-        Meta(
-            description="Only one kind: task, constraint, decision, failure, error (with failures), file_state, "
-            "dependency, command, approval, denial, side_effect, subagent, mode, todo, blocker or next_step."
-        ),
-    ] = ""
+    session: SessionName = ""
 
 
 class StatusInput(ToolInput, frozen=True, kw_only=True):
     """Nothing but whose."""
 
 
-class PlanInput(PagedInput, frozen=True, kw_only=True):
+class PlanInput(PagedArguments, frozen=True, kw_only=True):
     """How far a compaction would go."""
 
+    session: SessionName = ""
     level: Annotated[
         Literal["", "soft", "aggressive", "emergency"], Meta(description="How far to go; else a soft one.")
     ] = ""
@@ -142,84 +107,6 @@ class HandoffInput(ToolInput, frozen=True, kw_only=True):
     ] = ""
 
 
-class ToolAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What every tool answers. `session` is whose it is, `note` what is to be known about the answer."""
-
-    session: str
-    note: str = ""
-
-    def lines(self) -> Iterable[str]:
-        """The answer for a reader."""
-        raise NotImplementedError
-
-    def render(self) -> str:
-        """The answer as one text."""
-        remarks = [f"[{remark}]" for remark in self.remarks() if remark]
-        return replace_surrogates("\n".join((*self.lines(), *remarks)))
-
-    def remarks(self) -> tuple[str, ...]:
-        """What is said about the answer, behind it."""
-        return (self.note,)
-
-
-class PagedOutput(ToolAnswer, frozen=True, kw_only=True):
-    """One page of an answer; `next` is the call that gives the following one."""
-
-    page: int
-    pages: int
-    next: str = ""
-
-    def remarks(self) -> tuple[str, ...]:
-        """How to go on, and the note."""
-        return (f"Next: {self.next}" if self.next else "", self.note)
-
-
-class RecallOutput(PagedOutput, frozen=True, kw_only=True):
-    """A page of an original: a result exactly as it was, a turn as a conversation."""
-
-    id: str
-    kind: str
-    summary: str
-    first_line: int
-    last_line: int
-    text: str
-
-    def lines(self) -> Iterable[str]:
-        """The text between what it is and how to go on."""
-        head = f"{self.id} ({self.kind}), page {self.page:,} of {self.pages:,}"
-        yield f"[{head}, lines {self.first_line:,} to {self.last_line:,}]"
-        yield self.text
-
-
-class HitOutput(Struct, frozen=True, omit_defaults=True):
-    """Lines of an original that answer a search; `lines` is what to give `recall` to see around them.
-
-    `exchange` is the turn in which the user opened the exchange that they stand in.
-    """
-
-    id: str
-    kind: str
-    text: str
-    lines: str = ""
-    exchange: str = ""
-
-
-class SearchOutput(ToolAnswer, frozen=True, kw_only=True):
-    """Hits, those of the best exchange first, each exchange from what the user asked to what came of it."""
-
-    query: str
-    archived: int
-    hits: list[HitOutput]
-
-    def lines(self) -> Iterable[str]:
-        """Each hit under the id that recalls the whole, with a blank line between exchanges."""
-        for at, hit in enumerate(self.hits):
-            if at and hit.exchange != self.hits[at - 1].exchange:
-                yield ""
-            yield f"{hit.id} ({hit.kind}){f', lines {hit.lines}' if hit.lines else ''}:"
-            yield hit.text
-
-
 class TurnOutput(Struct, frozen=True, omit_defaults=True):
     """One turn in a line: who speaks, its first words or calls, and its tokens."""
 
@@ -242,34 +129,6 @@ class TurnsOutput(PagedOutput, frozen=True, kw_only=True):
         for turn in self.turns:
             shown = ", in the context" if turn.is_shown else ""
             yield f"{turn.id} {turn.who}: {turn.text} ({turn.tokens:,} tokens{shown})"
-
-
-class FactOutput(Struct, frozen=True, omit_defaults=True):
-    """One fact in a line, with its count; `ref` recalls where it was said. Told by a model it is only a hint."""
-
-    kind: str
-    line: str
-    ref: str
-    turn: int
-    summarized_by: str = ""
-    first_seen: str | None = None
-    last_seen: str | None = None
-
-
-class FactsOutput(PagedOutput, frozen=True, kw_only=True):
-    """Facts, the newest first, and how many there are of each kind."""
-
-    total: int
-    counts: dict[str, int]
-    facts: list[FactOutput]
-
-    def lines(self) -> Iterable[str]:
-        """One line for each fact."""
-        counts = ", ".join(f"{kind} {count:,}" for kind, count in self.counts.items()) or "none yet"
-        yield f"[facts: {counts}; page {self.page:,} of {self.pages:,}, newest first]"
-        for fact in self.facts:
-            hint = f" [from a summary by {fact.summarized_by}, not checked]" if fact.summarized_by else ""
-            yield f"{fact.kind}: {fact.line}{hint}"
 
 
 class PastOutput(Struct, frozen=True):

@@ -15,7 +15,8 @@ from msgspec import structs
 
 from context_compactor import __version__
 from context_compactor.errors import CompactorError
-from context_compactor.mcp.tools import INSTRUCTIONS, TOOLS, Tool, ToolContext, schema_of
+from context_compactor.mcp.tools import INSTRUCTIONS, TOOLS, Tool, ToolContext
+from context_compactor.sessions.tool_schemas import schema_of
 from context_compactor.tokens.counting import replace_surrogates
 
 

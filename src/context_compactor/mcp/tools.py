@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
 from msgspec import Struct
 
 from context_compactor.mcp import schemas
+from context_compactor.sessions.tool_schemas import (
+    FACTS,
+    RECALL,
+    SEARCH,
+    FactsOutput,
+    RecallOutput,
+    SearchOutput,
+    ToolAnswer,
+    ToolArguments,
+)
 
 
 class ToolContext(Struct, frozen=True):
@@ -34,8 +41,8 @@ class Tool(Struct, frozen=True, kw_only=True):
     name: str
     title: str
     description: str
-    input: type[schemas.ToolInput]
-    output: type[schemas.ToolAnswer]
+    input: type[ToolArguments]
+    output: type[ToolAnswer]
     verb: str = ""
     """The verb of `sessions/verbs.py` that does the same over HTTP."""
     writes: bool = False
@@ -44,36 +51,20 @@ class Tool(Struct, frozen=True, kw_only=True):
 
 TOOLS = (
     Tool(
-        name="recall",
-        title="Recall an original",
-        description=(
-            "Get back, word for word, something that is no longer in your context: a tool result, a file you read, "
-            "a sub-agent's answer or a whole turn, by the id that stands for it (tool_017, file_003, agent_002, "
-            "turn_096). Such ids stand in summaries, in the brief after a compaction, in lines like [archived …] and "
-            "in the answers of search_archive and facts. Use it before you guess at a detail, repeat a command or "
-            "read a file again only to remember what it said. It shows the state of then: a file may have changed "
-            "since. Long originals come in pages of about 2,000 tokens; `next` is the call for the following page. "
-            'With lines="10-40" only those lines are given. A turn reads as a conversation, with the ids of its '
-            "results and of the turns beside it."
-        ),
+        name=RECALL.name,
+        title=RECALL.title,
+        description=RECALL.description,
         input=schemas.RecallInput,
-        output=schemas.RecallOutput,
+        output=RecallOutput,
         verb="recall",
         always_loaded=True,
     ),
     Tool(
-        name="search_archive",
-        title="Search what left the context",
-        description=(
-            "Find something from earlier in this session that you no longer see: words, names, error messages or a "
-            "whole question; no model is asked. Use it after a compaction when you miss a detail and have no id for "
-            "it, before asking the user again and before repeating work. Gives what was said about it first, with "
-            "what the user had asked and what was concluded, then lines of files and outputs, with ids for recall, in "
-            "about 2,000 tokens. A name that is spelled out in full is found where it stands. `kind` narrows it, such "
-            'as "test run", "code file", "search result", "user" (what the user said) or "turn" (all that was said).'
-        ),
+        name=SEARCH.name,
+        title=SEARCH.title,
+        description=SEARCH.description,
         input=schemas.SearchInput,
-        output=schemas.SearchOutput,
+        output=SearchOutput,
         verb="search",
         always_loaded=True,
     ),
@@ -89,18 +80,11 @@ TOOLS = (
         output=schemas.TurnsOutput,
     ),
     Tool(
-        name="facts",
-        title="List what must not be forgotten",
-        description=(
-            "List what must outlive the text of this session: the task, the user's rules and corrections "
-            "(constraint), decisions, what failed and with which error (failure), changed files (file_state), "
-            "things done outside that must not be done twice (side_effect), approvals and denials, open points "
-            "(todo, blocker, next_step) and running sub-agents. Use it after a compaction, before you choose an "
-            "approach (kind=failure says what did not work) and before you say that you are done (kind=constraint). "
-            "Newest first, in pages; `counts` says how many there are of each kind, `ref` recalls the source."
-        ),
+        name=FACTS.name,
+        title=FACTS.title,
+        description=FACTS.description,
         input=schemas.FactsInput,
-        output=schemas.FactsOutput,
+        output=FactsOutput,
         verb="facts",
     ),
     Tool(
@@ -156,10 +140,3 @@ TOOLS = (
         verb="handoff",
     ),
 )
-
-
-def schema_of(kind: type[Struct]) -> dict[str, Any]:
-    """The JSON schema of a value, with an object at its top as the protocol asks for."""
-    _, parts = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
-    top = parts.pop(kind.__name__)
-    return {**top, "$defs": parts} if parts else top

@@ -69,6 +69,11 @@ class AsyncSession:
         """Cancel running work, like `Session.cancel`. Cancelling the task does this too."""
         return self._session.cancel()
 
+    async def fork(self, at: int | None = None, id: str | None = None) -> Self:  # noqa: A002  as in `Session`
+        """A new session that begins with the first messages of this one, like `Session.fork`."""
+        async with self._turn:
+            return type(self)(await self._do(Session.fork, at, id))
+
     @property
     def id(self) -> str:
         """The session's name."""
@@ -84,6 +89,8 @@ class AsyncSession:
     answer = _awaited(Session.answer)
     context = _awaited(Session.context)
     set_prompt = _awaited(Session.set_prompt)
+    sync = _awaited(Session.sync)
+    truncate = _awaited(Session.truncate)
     history = _awaited(Session.history)
     usage = _awaited(Session.usage)
     verify = _awaited(Session.verify)
@@ -103,6 +110,8 @@ class AsyncSession:
     turns = _awaited(Session.turns)
     page = _awaited(Session.page)
     search = _awaited(Session.search)
+    tools = _awaited(Session.tools)
+    call = _awaited(Session.call)
     refetch = _awaited(Session.refetch)
     restore_rate = _awaited(Session.restore_rate)
     export = _awaited(Session.export)

@@ -194,10 +194,16 @@ class Core:
     def clone(self) -> Core:
         """The same for another thread: what it has read is its own."""
         clone = copy(self)
-        clone.context_reader = ContextReader(self.store, self.id)
+        clone.reset_reading()
         clone.unsubscribe = lambda: None
-        clone._origin, clone._summarizer, clone._parsed = self, None, None
+        clone._origin, clone._summarizer = self, None
         return clone
+
+    def reset_reading(self) -> None:
+        """Have read nothing yet."""
+        self.context_reader = ContextReader(self.store, self.id)
+        self.idle_due_at = ""
+        self._parsed = None
 
     # Time and events
 
@@ -381,6 +387,8 @@ class Core:
 
     def set_prompt(self, tools: object, system: object) -> None:
         """The tools and the system prompt from now on, for other processes too; what is None is as it was."""
+        if tools is None and system is None:
+            return
         with self.writing() as row:
             counter = self.counter(self.dialect(self.current_context(row).raws))
             stored, state = read_profile(row.profile), read_session_state(row.state)
@@ -391,6 +399,12 @@ class Core:
                 state = explain_hidden(state, counter.fixed_tokens(prompt).total)
             self.save_profile(structs.replace(stored, prompt=prompt))
             self.save(structs.replace(state, gauge=self.gauge(self.row(), state, counter)))
+
+    def offer_recall(self) -> None:
+        """Note that the agent has a tool named `recall`, so that what it reads may name it."""
+        if not self.profile.offers_recall:
+            with self.writing() as row:
+                self.save_profile(structs.replace(read_profile(row.profile), offers_recall=True))
 
     def tokens(self, state: SessionState) -> int:
         """The tokens of the next request."""

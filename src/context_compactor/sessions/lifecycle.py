@@ -114,7 +114,7 @@ def _is_checkpoint_of(project: Project, session_id: str) -> bool:
 
 _DAY = 24 * 60 * 60
 # Recalls are many and would push the compactions out of the log.
-_LOGGED = tuple(kind for kind in EVENT_TYPES if not kind.startswith("item.") and kind != "session.deleted")
+LOGGED_EVENTS = tuple(kind for kind in EVENT_TYPES if not kind.startswith("item.") and kind != "session.deleted")
 
 
 def open_core(
@@ -133,8 +133,9 @@ def open_core(
     tools: object = None,
     system: object = None,
     owner: str = "",
+    is_embedded: bool = False,
 ) -> Core:
-    """The inside of a session, made when there is none."""
+    """The inside of a session, made when there is none. One that `is_embedded` has no project, and so no files."""
     check_id(session_id)
     check_agent_model(model, summarizer="")  # a session's model may be at an address
     refuse_password("model", model or "")
@@ -152,7 +153,7 @@ def open_core(
         owner=owner,
         settings=given,
     )
-    project = project_of(address) if address else None
+    project = project_of(address) if address and not is_embedded else None
     bus = bus or Bus()
     core = Core(
         kept,
@@ -230,7 +231,7 @@ def _begin(core: Core, own: Profile, settings: Settings | None) -> None:
     _continue(core, stored, own, settings)
     core.budget(core.counter(core.dialect()))
     if core.project is not None:
-        core.unsubscribe = core.bus.subscribe(JsonlSink(core.project.log_file), types=_LOGGED, session_id=core.id)
+        core.unsubscribe = core.bus.subscribe(JsonlSink(core.project.log_file), types=LOGGED_EVENTS, session_id=core.id)
 
 
 def _refuse_other_dialect(core: Core, known: str, given: str) -> None:
@@ -265,6 +266,9 @@ def _continue(core: Core, stored: Profile, own: Profile, settings: Settings | No
         owner=stored.owner or ("" if own.owner.startswith(OS_USER) else own.owner),
         settings=own.settings if settings else stored.settings,
         largest_prompt=stored.largest_prompt if own.model in (None, stored.model) else 0,
+        offers_recall=stored.offers_recall,
+        root=stored.root,
+        branch=stored.branch,
     )
     if settings is None and stored.settings:
         core.settings = load_settings(stored.settings).settings

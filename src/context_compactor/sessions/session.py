@@ -10,7 +10,7 @@ from functools import wraps
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
 
 from msgspec import structs
 
@@ -22,7 +22,7 @@ from context_compactor.archive.search.passages import Hit
 from context_compactor.engine.plan import Plan
 from context_compactor.engine.report import Report
 from context_compactor.engine.tiers import Tier
-from context_compactor.errors import CompactorError, StoreError
+from context_compactor.errors import CompactorError, StaleBase, StoreError
 from context_compactor.facts.fact import Fact
 from context_compactor.handoff.checkpoint import Checkpoint
 from context_compactor.handoff.orchestrator import Extracted, Points
@@ -35,6 +35,7 @@ from context_compactor.sessions import views
 from context_compactor.sessions.append import AppendOutcome, ReadyMessages, append, make_ready
 from context_compactor.sessions.archive import export_all
 from context_compactor.sessions.automatic import check_on_open, fresh_window, respond
+from context_compactor.sessions.branches import current_branch, fork, note_current
 from context_compactor.sessions.checkpoints import current_checkpoint, resume, write_checkpoint
 from context_compactor.sessions.compaction import compact, finish_export
 from context_compactor.sessions.core import Clock, Core, wall_clock
@@ -45,8 +46,10 @@ from context_compactor.sessions.holders import hold, release
 from context_compactor.sessions.lifecycle import clear_deleted, delete_from, expire_old, open_core
 from context_compactor.sessions.log import missing_contents
 from context_compactor.sessions.recall import PAGE_TOKENS, RecallPage, Restored, restore
-from context_compactor.sessions.state import check_owner
+from context_compactor.sessions.state import check_owner, check_profile
+from context_compactor.sessions.sync import HistorySync, SyncedMessages
 from context_compactor.sessions.tiers import clear_tier, current_tiers, plan_compaction, set_tier
+from context_compactor.sessions.tools import call_tool, declare_tools
 from context_compactor.sessions.views import ContextDiff, Totals
 from context_compactor.settings import Settings
 from context_compactor.tokens.budget import Usage
@@ -57,6 +60,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("context_compactor")
 _JOIN_SECONDS = 0.5
+# How often a history is looked at anew because somebody else has appended meanwhile.
+_SYNC_TRIES = 5
 
 
 P = ParamSpec("P")
@@ -136,6 +141,8 @@ class Session:
         self._is_checked = False
         self._is_closed = False
         self._idle = IdleTimer(core.settings.idle_seconds, self.prepare, core.end)
+        self._history = HistorySync()
+        self._syncing = threading.RLock()
 
     @classmethod
     def open(
@@ -157,6 +164,7 @@ class Session:
         strategies: Sequence[Strategy | str] = (),
         layouts: Sequence[Layout] = (),
         owner: str | None = None,
+        profile: Literal["project", "embedded"] = "project",
     ) -> Self:
         """Open a session: create it, or continue it if it exists, also from another process.
 
@@ -166,6 +174,10 @@ class Session:
         emergencies; see `jobs`. `owner` is, for example, a user's id: sessions of one owner learn from each other, and
         a session without an owner does not take part. `strategies` and `layouts` are as in `compact`; they are not
         stored, so pass them each time.
+
+        With the profile `embedded` nothing is written but the store, and nothing is learned from other sessions: for
+        agents inside of a program of yours. With `project`, the default, checkpoint, log and readable archive are
+        written beside a store that is a file.
         """
         own = load_strategies(strategies), check_layouts(layouts)
         core = open_core(
@@ -183,9 +195,10 @@ class Session:
             tools=tools,
             system=system,
             owner="" if owner is None else check_owner(owner),
+            is_embedded=check_profile(profile) == "embedded",
         )
         core.strategies, core.layouts = own
-        return cls(core, owns_store=store is None or isinstance(store, str))
+        return cls(current_branch(core), owns_store=store is None or isinstance(store, str))
 
     def __enter__(self) -> Self:
         return self
@@ -326,6 +339,61 @@ class Session:
     def verify(self) -> list[str]:
         """Check every hash of the store and the chain of this session; returns a sentence for each problem."""
         return [*self._core.store.verify(self.id), *missing_contents(self._core.store, self.id)]
+
+    # A history that somebody else keeps
+
+    def sync(self, history: object, usage: Any = None, tools: object = None, system: object = None) -> SyncedMessages:
+        """Take over the whole history that a framework keeps, and return what to send.
+
+        What is new is appended. Where the history differs from what was given before (a regenerated answer, a rewind,
+        an edit), the session goes on in a branch, which shares everything before that; a history that has only the last
+        messages continues them. `usage` is what the provider reported for the last reply in it; `tools` and `system`
+        are as in `set_prompt`. Instructions that the history begins with are sent as they are given, and counted, but
+        not stored. Any thread may call it.
+        """
+        with self._syncing:
+            self._begin()
+            self._history.read(self._core, history)
+            self._core.set_prompt(tools, self._history.prompt(system))
+            for _ in range(_SYNC_TRIES):
+                place = self._history.find_place(self._core)
+                self._move_to(place.core)
+                try:
+                    outcome = self._history.append(place, lambda new, note: self.record(new, usage, within=note))
+                except StaleBase:  # somebody else was first: look again
+                    continue
+                report = self.answer(outcome)
+                self.check()
+                return self._history.to_send(place, report)
+        raise StaleBase(f"session {self.id!r:.80} is written to by somebody else all the time. Try: again.")
+
+    def fork(self, at: int | None = None, id: str | None = None) -> Self:  # noqa: A002  as everywhere in this class
+        """A new session that begins with the first `at` messages of this one, or all; this one stays as it is.
+
+        It has their compactions, originals and facts. Without an `id` it is called like this one, with a number. It
+        uses the store of this session, so close it first.
+        """
+        self._begin()
+        return type(self)(fork(self._core, at, id), owns_store=False)
+
+    def truncate(self, at: int) -> None:
+        """Go back to the first `at` messages. Everything is kept: the session goes on in a branch.
+
+        Its `id` has a number from now on. Whoever opens the conversation by its first id continues in this branch.
+        """
+        with self._syncing:
+            self._begin()
+            self._move_to(fork(self._core, at))
+
+    def _move_to(self, branch: Core) -> None:
+        """Go on in another branch of the conversation."""
+        if branch.id == self._core.id:
+            return
+        if self._holder:
+            release(self._core, self._holder)
+        self._holder, self._core, self._is_checked = "", branch, False
+        note_current(branch)
+        self._begin()
 
     # Compacting
 
@@ -481,6 +549,24 @@ class Session:
         return recalls.search_originals(
             self._core, text, tokens=tokens, limit=limit, kind=kind, since=since, until=until
         )
+
+    def tools(self, flavour: str | None = None) -> list[dict[str, Any]]:
+        """`recall`, `search_archive` and `facts` as function tools for the agent, to be sent among its own.
+
+        `flavour` is `openai` (chat), `responses`, `anthropic`, `gemini` or `bedrock`; by default that of the messages.
+        When the model calls one, answer with `call`. From now on records name `recall`, since it can be called.
+        """
+        self._core.offer_recall()
+        return declare_tools(self._core, flavour)
+
+    def call(self, name: str, arguments: object = None) -> str:
+        """What one of these tools answers, as text for the model; `arguments` is a dictionary or its JSON.
+
+        What is wrong with a call, such as an id that does not exist, is an answer that the model can act on. A name
+        that is none of ours raises `BadSetting`.
+        """
+        with self._syncing:
+            return call_tool(self._core, name, arguments)
 
     def refetch(self, ref: str) -> Refetched:
         """The source of an original as it is now: the file and whether it changed, or the command to run again."""

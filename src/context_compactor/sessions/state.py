@@ -107,6 +107,8 @@ class Profile(Struct, frozen=True, kw_only=True):
     `owner` is who its lessons belong to; without one it neither teaches nor learns. A dialect that `is_dialect_named`
     by the caller is the one to read any message in; else it was found, and messages of another one are refused.
     `largest_prompt` is the largest that the provider has accepted, where that is more than the window it was known for.
+    `offers_recall` says that the agent has a tool named `recall`.
+    Of a branch, `root` is the conversation's id; of that one, `branch` is the branch to continue, where it is another.
     """
 
     window: int | None = None
@@ -117,6 +119,9 @@ class Profile(Struct, frozen=True, kw_only=True):
     owner: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
     largest_prompt: int = 0
+    offers_recall: bool = False
+    root: str = ""
+    branch: str = ""
 
 
 class TokenGauge(Struct, frozen=True, kw_only=True):
@@ -245,6 +250,16 @@ def check_owner(owner: object) -> str:
             "Try: another prefix."
         )
     return _check_name("owner", owner, "a user's id such as 'user-17', or None if unknown")
+
+
+PROFILES = ("project", "embedded")
+
+
+def check_profile(name: object) -> str:
+    """The name of a profile for opening a session."""
+    if name not in PROFILES:
+        raise BadSetting(f"profile: {name!r:.40} is unknown; known profiles: {', '.join(PROFILES)}")
+    return str(name)
 
 
 def _check_name(what: str, name: object, example: str) -> str:

@@ -1,131 +1,211 @@
-"""A conversation that is kept elsewhere, such as a file, becomes a session or continues one."""
+"""A conversation that a framework keeps: its whole history is given before each request, and becomes a session.
+
+Only what is new is appended. Where the history has become another one (a regenerated answer, a rewind, an edit), it
+goes on in a branch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Any
 
-import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
-from context_compactor.dialects.transcripts.transcript import as_blocks
-from context_compactor.errors import OtherConversation, StaleBase
-from context_compactor.json_values import json_bytes, read_json
-from context_compactor.sessions.append import append
+from context_compactor.dialects.dialect import indexed_messages
+from context_compactor.engine.report import Report
+from context_compactor.errors import BadMessage, StaleBase
+from context_compactor.json_values import copy_containers
+from context_compactor.sessions.branches import branch_ids, fork, open_branch
 from context_compactor.sessions.core import Core
-from context_compactor.sessions.log import GROWN, REVISION, Raw, Revision, logged_bodies
-from context_compactor.sessions.state import read_session_state
+from context_compactor.sessions.lineage import GivenHistory, complete_lineage, digest_reader, message_digest, next_link
+from context_compactor.sessions.log import VIEW_KINDS, Raw
+from context_compactor.sessions.views import sent_messages
+from context_compactor.store.rows import LineageEntry
 
-# So many messages are written at once: whoever is killed in the middle of a long log has not done nothing.
-_AT_ONCE = 1_000
+_log = logging.getLogger("context_compactor")
+_INSTRUCTIONS = ("system", "developer")
+# From so many branches in one program on, something edits the history before each request.
+_MANY_BRANCHES = 5
 
 
-def append_new(core: Core, messages: Sequence[Raw], times: Mapping[int, str] | None = None) -> int:
-    """Append the messages that the session does not have yet; how many. Nobody else appends in between.
+class SyncedMessages(list[Any]):
+    """What to send next: a list of messages, with where each comes from.
 
-    `OtherConversation` when those it has are not exactly the first ones of these. `times` say by the index of a message
-    when it was written.
+    `sources` has for each message the index in the given history of the message that it is, or None for one that was
+    written or shortened. `report` is that of the compaction that came with it, if any. `session_id` is the branch that
+    the history belongs to.
     """
-    with core.writing():
-        stored = [*_stored(core).values()]
-        given = core.without_secrets(list(messages))
-        _refuse_other(core.id, stored, given)
-        new = messages[len(stored) :]
-        if new:
-            append(core, new, None, times=_times(times, len(stored), len(new)))
-    return len(new)
+
+    def __init__(
+        self,
+        messages: Sequence[Raw] = (),
+        sources: Sequence[int | None] = (),
+        session_id: str = "",
+        report: Report | None = None,
+    ) -> None:
+        super().__init__(messages)
+        self.sources = tuple(sources)
+        self.session_id = session_id
+        self.report = report
 
 
-def append_transcript(core: Core, messages: Sequence[Raw], times: Mapping[int, str] | None = None) -> int:
-    """The same from a log that may still be written: messages may have grown, and outputs stay as long as they are.
+class PlaceInHistory(Struct, frozen=True):
+    """Where a given history goes on: the branch, how many messages it has, and how many of these are instructions.
 
-    A log that ends before the session does, such as an older copy, adds nothing.
+    `shift` is the index in the given history of the branch's first message behind the instructions; below 0 when the
+    history begins later, as behind a sliding window.
     """
-    with core.writing() as row:
-        stored = _stored(core)
-        for position, raw in _grown(core, stored, messages):
-            _grow(core, position, read_json(stored[position]), raw)
-        _append(core, messages[len(stored) : len(stored) + _AT_ONCE], times, len(stored))
-    for start in range(len(stored) + _AT_ONCE, len(messages), _AT_ONCE):
-        with core.writing() as now:
-            if now.messages != start:
-                raise StaleBase(f"another process has appended to session {core.id!r} meanwhile")
-            _append(core, messages[start : start + _AT_ONCE], times, start)
-    return max(len(messages) - row.messages, 0)
+
+    core: Core
+    messages: int
+    leading: int
+    link: bytes
+    shift: int = 0
+
+    @property
+    def new(self) -> int:
+        """The index in the history of the first message that the branch does not have."""
+        return self.messages - self.leading + self.shift
 
 
-def _append(core: Core, new: Sequence[Raw], times: Mapping[int, str] | None, first: int) -> None:
-    if new:
-        append(core, new, None, shorten=False, times=_times(times, first, len(new)))
+class HistorySync:
+    """Follows the histories that are given for one conversation. It remembers the last one, so that the next costs what
+    is new in it."""
+
+    def __init__(self) -> None:
+        self._given = GivenHistory()
+        self._instructions: list[Raw] = []
+        self._indexes: list[int] = []
+        self._branches = 0
+        self._other_entries: tuple[str, int, list[int]] = ("", -1, [])
+
+    def read(self, core: Core, history: object) -> None:
+        """Take a history in; `BadMessage` with its index for what is no message."""
+        raws, indexes = indexed_messages(history)
+        dialect = core.dialect(raws)
+        leading = sum(1 for _ in takewhile(lambda raw: dialect.parse([raw])[0].role in _INSTRUCTIONS, raws))
+        self._instructions, self._indexes = raws[:leading], indexes
+        self._given.read(raws[leading:], digest_reader(core, dialect, indexes[leading:]))
+
+    def prompt(self, system: object) -> object:
+        """The system prompt: what was given beside the history and the instructions it begins with; None for neither.
+
+        Instructions are the caller's: they are sent as they are given, and counted, but not stored.
+        """
+        return [*([system] if system else []), *self._instructions] if self._instructions else system
+
+    def find_place(self, core: Core) -> PlaceInHistory:
+        """The branch that the history continues, or a new one from where it differs from all there are.
+
+        A history that has only the last messages of a branch continues it as well.
+        """
+        given, current = self._given, _place(core)
+        if _continues(current, given):
+            return current
+        others = [_place(open_branch(core, name)) for name in branch_ids(core) if name != core.id]
+        if continued := [place for place in others if place.messages > place.leading and _continues(place, given)]:
+            return max(continued, key=lambda place: place.messages)
+        known = [(place, _digests(place)) for place in (current, *others)]
+        most, nearest = max(((_common(digests, given.digests), place) for place, digests in known), key=_first)
+        for place, digests in known if not most else ():
+            if count := _overlap(digests, given.digests):
+                return structs.replace(place, shift=count - len(digests))
+        self._warn_of_many(core)
+        return _place(fork(nearest.core, nearest.leading + most))
+
+    def _warn_of_many(self, core: Core) -> None:
+        self._branches += 1
+        if self._branches == _MANY_BRANCHES:
+            _log.warning(
+                "session %r: the given history differed from the one before %d times. If something shortens or edits "
+                "it before each request, give it as it was before that.",
+                core.id,
+                self._branches,
+            )
+
+    def append(self, place: PlaceInHistory, record: Callable[[list[Raw], Callable[[], None]], Any]) -> Any:
+        """Append what is new, with its lineage in the same transaction.
+
+        `record` writes messages and calls a function within their transaction. `StaleBase` when somebody else has
+        appended to the branch since it was looked at.
+        """
+        core, number, link = place.core, place.messages, place.link
+        entries = []
+        for digest in self._given.digests[place.new :]:
+            number, link = number + 1, next_link(link, digest)
+            entries.append(LineageEntry(number, digest, link))
+
+        def note() -> None:
+            if core.row().messages != place.messages:
+                raise StaleBase(f"another process has appended to session {core.id!r:.80} meanwhile")
+            core.store.add_lineage(core.id, entries)
+
+        try:
+            return record(self._given.raws[place.new :], note)
+        except BadMessage as error:
+            index = self._indexes[len(self._instructions) + place.new + error.index]
+            raise BadMessage(index, error.field, error.problem) from None
+
+    def to_send(self, place: PlaceInHistory, report: Report | None) -> SyncedMessages:
+        """What to send: the context, with the messages of the history wherever it has them unchanged."""
+        core, leading = place.core, len(self._instructions)
+        context = core.current_context()
+        messages = [copy_containers(raw) for raw in self._instructions]
+        sources: list[int | None] = list(self._indexes[:leading])
+        for at, raw in sent_messages(core, context):
+            position = context.items[at].position
+            found = self._find_given(place, position, raw) if position else None
+            messages.append(copy_containers(raw if found is None else self._given.raws[found]))
+            sources.append(None if found is None else self._indexes[leading + found])
+        return SyncedMessages(messages, sources, core.id, report)
+
+    def _find_given(self, place: PlaceInHistory, position: int, raw: Raw) -> int | None:
+        """The index of the message that stands at a position of the log, when it says the same as what is sent."""
+        others = self._positions_of_others(place.core)
+        at = position - bisect_left(others, position) - place.leading - 1 + place.shift
+        if not 0 <= at < len(self._given.raws):
+            return None
+        if self._given.raws[at] == raw:
+            return at
+        return at if message_digest(place.core.dialect([raw]).parse([raw])[0]) == self._given.digests[at] else None
+
+    def _positions_of_others(self, core: Core) -> list[int]:
+        """Where in the log of a branch there is no message."""
+        view = core.row().view
+        if self._other_entries[:2] != (core.id, view):
+            entries = core.store.entries(core.id, kinds=VIEW_KINDS)
+            self._other_entries = core.id, view, [entry.position for entry in entries]
+        return self._other_entries[2]
 
 
-def _times(times: Mapping[int, str] | None, first: int, count: int) -> list[str]:
-    return [times.get(at, "") for at in range(first, first + count)] if times else []
+def _place(core: Core) -> PlaceInHistory:
+    ends, messages = complete_lineage(core), core.row().messages
+    return PlaceInHistory(core, messages, *((ends[0].number - 1, ends[1].link) if ends else (messages, b"")))
 
 
-def _stored(core: Core) -> dict[int, bytes]:
-    return logged_bodies(core.store, core.id, core.context_reader.log_state())
+def _continues(place: PlaceInHistory, given: GivenHistory) -> bool:
+    count = place.messages - place.leading
+    return not count or (count <= len(given.links) and given.links[count - 1] == place.link)
 
 
-def _grown(core: Core, stored: dict[int, bytes], given: Sequence[Raw]) -> Iterator[tuple[int, Raw]]:
-    """The messages of which there is more now; `OtherConversation` when one is another."""
-    for at, ((position, body), raw) in enumerate(zip(stored.items(), given, strict=False)):
-        if _is_same(body, raw):
-            continue
-        before = read_json(body)
-        kept = core.without_secrets(raw)
-        if before == kept:
-            continue
-        if _holds(kept, before):
-            yield position, raw
-        elif not (_holds(before, kept) or _differs_by_secrets(before, raw)):
-            raise OtherConversation(f"message {at} of the log differs from message {at} of {core.id!r}", at)
+def _digests(place: PlaceInHistory) -> list[bytes]:
+    return [entry.digest for entry in place.core.store.lineage(place.core.id)]
 
 
-def _holds(whole: Raw, part: Raw) -> bool:
-    """Whether all of a message stands in another one, in the same order."""
-    if {**whole, "content": None} != {**part, "content": None} or "content" not in part:
-        return False
-    blocks = iter(as_blocks(whole.get("content")))
-    return all(any(block == other for other in blocks) for block in as_blocks(part["content"]))
+def _first(pair: tuple[int, PlaceInHistory]) -> int:
+    return pair[0]
 
 
-def _differs_by_secrets(before: Raw, raw: Raw) -> bool:
-    """Whether two messages are one, stored while secrets were replaced in another way than now, or not at all."""
-    from context_compactor.archive.redaction import redact
-
-    return bool(redact(before).value == redact(raw).value)
+def _common(one: Sequence[bytes], other: Sequence[bytes]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
-def _grow(core: Core, position: int, before: Raw, raw: Raw) -> None:
-    """Let the history have a message whole."""
-    kept = core.without_secrets(raw)
-    (name,) = core.store.put([json_bytes(kept)])
-    revision = Revision(why=GROWN, hash=name, position=position)
-    core.store.append(core.id, REVISION, [msgspec.json.encode(revision)], core.now())
-    dialect = core.dialect()
-    old, new = dialect.parse([before])[0], dialect.parse([kept])[0]
-    counter = core.counter(dialect)
-    tokens = counter.count(new) - counter.count(old)
-    state = read_session_state(core.row().state)
-    calls = state.tool_calls + len(new.calls) - len(old.calls)
-    core.save(structs.replace(state, tool_calls=calls, appended_tokens=state.appended_tokens + max(tokens, 0)))
-
-
-def _refuse_other(session_id: str, stored: Sequence[bytes], given: Sequence[Any]) -> None:
-    pairs = enumerate(zip(stored, given, strict=False))
-    at = next((at for at, (body, raw) in pairs if not _is_same(body, raw)), min(len(stored), len(given)))
-    if at == len(stored):
-        return
-    if at == len(given):
-        problem = f"the session has {len(stored):,} messages and the file only the first {len(given):,} of them"
-    else:
-        problem = f"message {at} of the file is another one than message {at} of the session (counted from 0)"
-    raise OtherConversation(
-        f"session {session_id!r} holds a different conversation: {problem}. Try: another --session.", at
-    )
-
-
-def _is_same(body: bytes, raw: Raw) -> bool:
-    """Whether a stored message is this one, whatever order its fields are in."""
-    return body == json_bytes(raw) or bool(read_json(body) == raw)
+def _overlap(stored: Sequence[bytes], given: Sequence[bytes]) -> int:
+    """How many of the last messages of a branch the given history begins with."""
+    for count in range(min(len(stored), len(given)), 0, -1):
+        if stored[-count] == given[0] and stored[-count:] == given[:count]:
+            return count
+    return 0

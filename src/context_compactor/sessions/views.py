@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 from context_compactor.archive.search.passages import texts_of
 from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.messages import Message, Opaque, Part, Thinking
-from context_compactor.dialects.repair import repair
+from context_compactor.dialects.repair import repair_with_indexes
 from context_compactor.dialects.turns import split_turns
 from context_compactor.engine.report import Report
 from context_compactor.errors import BadSetting
@@ -35,14 +35,20 @@ def context(core: Core, current: SessionContext, *, sealed: bool = True) -> list
 
     Without `sealed` it holds nothing that only the provider who wrote it can read.
     """
-    raws = [copy_containers(raw) for raw in current.raws]
+    return [copy_containers(raw) for _, raw in sent_messages(core, current, sealed=sealed)]
+
+
+def sent_messages(core: Core, current: SessionContext, *, sealed: bool = True) -> list[tuple[int, Raw]]:
+    """The same, each with its index in the context that it was made from."""
+    unchanged = list(enumerate(current.raws))
     if not core.settings.enabled and sealed:
-        return raws
-    dialect = core.dialect(raws)
-    messages = dialect.parse(raws)
-    kept = messages if sealed else [each for each in (_without_sealed(each, dialect) for each in messages) if each]
-    legal, repairs = repair(kept, dialect)
-    return raws if sealed and not repairs else [copy_containers(message.raw) for message in legal]
+        return unchanged
+    dialect = core.dialect(current.raws)
+    messages = list(enumerate(dialect.parse(current.raws)))
+    if not sealed:
+        messages = [(at, kept) for at, each in messages if (kept := _without_sealed(each, dialect))]
+    steps, repairs = repair_with_indexes([message for _, message in messages], dialect)
+    return unchanged if sealed and not repairs else [(messages[at][0], message.raw) for at, message in steps]
 
 
 def _without_sealed(message: Message, dialect: Dialect) -> Message | None:

@@ -16,7 +16,13 @@ from context_compactor.store.originals import PassageRuns
 _AT_ONCE = 1_000
 _LISTED_AT_ONCE = 10_000
 # The key of the rows of a session, by table. Passages are removed before the originals they are of.
-_KEYS = {"unindexed": "original", "originals": "number", "entries": "position", "facts": "kind, turn, hash"}
+_KEYS = {
+    "unindexed": "original",
+    "originals": "number",
+    "entries": "position",
+    "facts": "kind, turn, hash",
+    "lineage": "number",
+}
 
 
 def delete(database: Database, number: int, session_id: str) -> None:

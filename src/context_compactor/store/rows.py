@@ -46,6 +46,14 @@ class LogEntry(Struct, frozen=True):
     body: bytes
 
 
+class LineageEntry(Struct, frozen=True):
+    """What one message of a session says, and all up to it, as digests; `number` counts the messages from 1."""
+
+    number: int
+    digest: bytes
+    link: bytes
+
+
 class PassageRun(Struct, frozen=True):
     """Some passages of an original that follow one another: how many, and of how many characters.
 

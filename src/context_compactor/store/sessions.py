@@ -1,4 +1,4 @@
-"""The tables of a session: its row, and its log of chained entries."""
+"""The tables of a session: its row, its log of chained entries, and its lineage."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from context_compactor.errors import UnknownSession
+from context_compactor.errors import SessionExists, UnknownSession
 from context_compactor.store.contents import ContentTable, PackedContent
 from context_compactor.store.database import NO_LIMIT, Database
-from context_compactor.store.rows import MESSAGE, LogEntry, SessionRow, as_bytes, chain_link
+from context_compactor.store.rows import MESSAGE, LineageEntry, LogEntry, SessionRow, as_bytes, chain_link
 
 _ROW = "id, created_at, updated_at, profile, state, head, messages, view"
 
@@ -26,12 +26,23 @@ class SessionTable:
         if known is not None:
             return _session_row(known)
         with self._database.writing():
-            self._database.write(
-                "INSERT INTO sessions (id, created_at, updated_at, profile, state) VALUES (?, ?, ?, ?, ?) "
-                "ON CONFLICT (id) DO NOTHING",
-                [session_id, now, now, profile, b"{}"],
-            )
+            self._insert(session_id, profile, now)
             return self.get(session_id)
+
+    def create(self, session_id: str, profile: bytes, now: str) -> None:
+        """Make a session; `SessionExists` when there is one of this id."""
+        with self._database.writing():
+            if not self._insert(session_id, profile, now):
+                raise SessionExists(
+                    f"there is a session {session_id!r:.80} in {self._database.path} already. Try: another id."
+                )
+
+    def _insert(self, session_id: str, profile: bytes, now: str) -> bool:
+        statement = (
+            "INSERT INTO sessions (id, created_at, updated_at, profile, state) VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT (id) DO NOTHING RETURNING number"
+        )
+        return bool(self._database.rows(statement, [session_id, now, now, profile, b"{}"]))
 
     def get(self, session_id: str) -> SessionRow:
         """The session of this id, as it is now."""
@@ -159,6 +170,26 @@ class LogTable:
             for position, kind, at, name, codec, size, stored in rows
         ]
 
+    def copy(self, source: int, target: int, until: int) -> None:
+        """Give a session without entries those of another one up to a position. The rows of both must be locked."""
+        self._database.write(
+            "INSERT INTO entries (session, position, kind, created_at, content, chain) "
+            "SELECT CAST(? AS BIGINT), position, kind, created_at, content, chain FROM entries "
+            "WHERE session = ? AND position <= ?",
+            [target, source, until],
+        )
+        row = self._database.row("SELECT chain FROM entries WHERE session = ? AND position = ?", [source, until])
+        counted = (
+            "SELECT count(*), coalesce(max(position), 0) FROM entries WHERE session = ? AND position <= ? AND kind <> ?"
+        )
+        others, view = self._database.row(counted, [source, until, MESSAGE])
+        self._database.write(
+            "UPDATE sessions SET head = ?, chain = ?, messages = ?, view = ? WHERE number = ?",
+            [until, row[0] if row else b"", until - others, view, target],
+        )
+        if self._database.current is not None:
+            self._database.current.ends.pop(target, None)
+
     def message_position(self, session: int, count: int) -> int | None:
         """The position of the message with so many messages up to and with it; None when there are fewer."""
         if count > self._database.row("SELECT messages FROM sessions WHERE number = ?", [session])[0]:
@@ -198,3 +229,37 @@ class LogTable:
                 yield f"session {session_id}: {head - last} entries are missing at the end"
             elif chain != end:
                 yield f"session {session_id}: entries behind {last} were taken out"
+
+
+class LineageTable:
+    """What the messages of sessions say, as digests."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def entries(self, session: int, after: int) -> list[LineageEntry]:
+        """Entries by number, those behind `after`."""
+        statement = "SELECT number, digest, link FROM lineage WHERE session = ? AND number > ? ORDER BY number"
+        return [LineageEntry(*row) for row in self._database.rows(statement, [session, after])]
+
+    def ends(self, session: int) -> tuple[LineageEntry, LineageEntry] | None:
+        """The entries of the first and the last message that have one."""
+        statement = "SELECT number, digest, link FROM lineage WHERE session = ? ORDER BY number {} LIMIT 1"
+        first, last = (self._database.row(statement.format(order), [session]) for order in ("ASC", "DESC"))
+        return (LineageEntry(*first), LineageEntry(*last)) if first and last else None
+
+    def add(self, session: int, entries: Iterable[LineageEntry]) -> None:
+        """Note what messages say."""
+        self._database.write_many(
+            "INSERT INTO lineage (session, number, digest, link) VALUES (?, ?, ?, ?) "
+            "ON CONFLICT (session, number) DO UPDATE SET digest = excluded.digest, link = excluded.link",
+            [(session, each.number, each.digest, each.link) for each in entries],
+        )
+
+    def copy(self, source: int, target: int, until: int) -> None:
+        """Give a session the entries of another one up to a number."""
+        self._database.write(
+            "INSERT INTO lineage (session, number, digest, link) "
+            "SELECT CAST(? AS BIGINT), number, digest, link FROM lineage WHERE session = ? AND number <= ?",
+            [target, source, until],
+        )

@@ -14,6 +14,7 @@ from context_compactor.store.rows import (
     FactRow,
     FoundRun,
     IndexPart,
+    LineageEntry,
     LogEntry,
     NewOriginal,
     OriginalRow,
@@ -21,7 +22,7 @@ from context_compactor.store.rows import (
     Unindexed,
     hash_of,
 )
-from context_compactor.store.sessions import LogTable, SessionTable
+from context_compactor.store.sessions import LineageTable, LogTable, SessionTable
 
 _READ = "SELECT name FROM turns WHERE name = 'ready'"
 _WRITE = "INSERT INTO turns (name) VALUES ('ready') ON CONFLICT (name) DO UPDATE SET name = excluded.name"
@@ -37,6 +38,7 @@ class SqlStore:
         self._sessions = SessionTable(database)
         self._contents = ContentTable(database)
         self._log = LogTable(database, self._contents)
+        self._lineage = LineageTable(database)
         self._originals = OriginalTable(database, self._contents)
 
     def close(self) -> None:
@@ -94,6 +96,29 @@ class SqlStore:
     def message_position(self, session_id: str, count: int) -> int | None:
         """The position of the message with so many messages up to and with it; None when there are fewer."""
         return self._log.message_position(self._sessions.number(session_id), count)
+
+    def fork(self, session_id: str, new_id: str, until: int, now: str) -> SessionRow:
+        """A new session with the log of another one up to a position, and what it remembers of these messages."""
+        with self._sessions.locked_row(session_id) as row:
+            source = self._sessions.number(session_id)
+            self._sessions.create(new_id, row.profile, now)
+            with self._sessions.locked(new_id) as target:
+                self._log.copy(source, target, until)
+                self._lineage.copy(source, target, self._sessions.get(new_id).messages)
+            return self._sessions.get(new_id)
+
+    def lineage(self, session_id: str, after: int = 0) -> list[LineageEntry]:
+        """What the messages behind the first ones say, as far as that was noted."""
+        return self._lineage.entries(self._sessions.number(session_id), after)
+
+    def lineage_ends(self, session_id: str) -> tuple[LineageEntry, LineageEntry] | None:
+        """The same of the first and the last message of which it was noted."""
+        return self._lineage.ends(self._sessions.number(session_id))
+
+    def add_lineage(self, session_id: str, entries: Iterable[LineageEntry]) -> None:
+        """Note what messages say."""
+        with self._sessions.locked(session_id) as number:
+            self._lineage.add(number, entries)
 
     # Contents and originals
 

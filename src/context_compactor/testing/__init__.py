@@ -3,12 +3,13 @@ the providers refuse."""
 
 from context_compactor.testing.models import FileModel, Scripted, ScriptedModel
 from context_compactor.testing.replies import AGENT_TOOLS, ScriptedCall, ScriptedReply, random_replies
-from context_compactor.testing.strict_server import Refusal, StrictServer
+from context_compactor.testing.strict_server import Refusal, Request, StrictServer
 
 __all__ = [
     "AGENT_TOOLS",
     "FileModel",
     "Refusal",
+    "Request",
     "Scripted",
     "ScriptedCall",
     "ScriptedModel",

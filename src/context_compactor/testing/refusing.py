@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from context_compactor.testing.replies import ScriptedReply
+from context_compactor.testing.streams import StreamEvent
 
 Body = dict[str, Any]
 
@@ -47,6 +48,10 @@ class StrictProvider(Protocol):
 
     def reply(self, path: str, body: Body, said: ScriptedReply, tokens: int) -> Body:
         """The body of the answer that says this."""
+        ...
+
+    def events(self, path: str, body: Body, answer: Body) -> list[StreamEvent]:
+        """The answer as a stream; nothing where the request does not ask for one."""
         ...
 
     def adopt(self, body: Body) -> None:

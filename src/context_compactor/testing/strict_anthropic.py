@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +21,7 @@ from context_compactor.testing.refusing import (
     without,
 )
 from context_compactor.testing.replies import ScriptedReply
+from context_compactor.testing.streams import StreamEvent, pieces
 
 MAX_CACHE_MARKS = 4
 MAX_IMAGES, MANY_IMAGES = 100, 20
@@ -98,6 +100,9 @@ class StrictAnthropic:
             },
         }
 
+    def events(self, path: str, body: Body, answer: Body) -> list[StreamEvent]:
+        return _events(answer) if body.get("stream") else []
+
     def adopt(self, body: Body) -> None:
         messages = body["messages"]
         blocks = [block for message in messages for block in _blocks(message) if block.get("type") == "compaction"]
@@ -147,6 +152,51 @@ def newest_compaction(messages: list[Body]) -> int:
         if any(block.get("type") == "compaction" for block in _blocks(messages[at])):
             return at
     return 0
+
+
+def _events(answer: Body) -> list[StreamEvent]:
+    started = {**answer, "content": [], "stop_reason": None, "usage": {**answer["usage"], "output_tokens": 1}}
+    stop = {name: answer[name] for name in ("stop_reason", "stop_sequence")}
+    values: list[Body] = [
+        {"type": "message_start", "message": started},
+        {"type": "ping"},
+        *(value for at, block in enumerate(answer["content"]) for value in _block_events(at, block)),
+        {"type": "message_delta", "delta": stop, "usage": answer["usage"]},
+        {"type": "message_stop"},
+    ]
+    return [StreamEvent(value, value["type"]) for value in values]
+
+
+def _block_events(at: int, block: Body) -> Iterator[Body]:
+    yield {"type": "content_block_start", "index": at, "content_block": _started(block)}
+    for delta in _deltas(block):
+        yield {"type": "content_block_delta", "index": at, "delta": delta}
+    yield {"type": "content_block_stop", "index": at}
+
+
+def _started(block: Body) -> Body:
+    empty: dict[str, Body] = {
+        "text": {"text": ""},
+        "thinking": {"thinking": "", "signature": ""},
+        "tool_use": {"input": {}},
+        "compaction": {"content": None},
+    }
+    return {**block, **empty.get(block["type"], {})}
+
+
+def _deltas(block: Body) -> Iterator[Body]:
+    match block["type"]:
+        case "text":
+            yield from ({"type": "text_delta", "text": piece} for piece in pieces(block["text"]))
+        case "thinking":
+            yield from ({"type": "thinking_delta", "thinking": piece} for piece in pieces(block["thinking"]))
+            yield {"type": "signature_delta", "signature": block["signature"]}
+        case "tool_use":
+            # The provider begins with an empty piece; for an empty input nothing follows it.
+            written = pieces(json.dumps(block["input"])) if block["input"] else []
+            yield from ({"type": "input_json_delta", "partial_json": piece} for piece in ("", *written))
+        case "compaction":
+            yield {"type": "compaction_delta", "content": block["content"]}
 
 
 def _front(body: Body) -> Any:

@@ -1,4 +1,7 @@
-"""Bedrock's `POST /model/{id}/converse` as a strict server answers it for Claude models."""
+"""Bedrock's `POST /model/{id}/converse` as a strict server answers it for Claude models.
+
+`converse-stream` is refused: its answers are a binary event stream, which is not written here.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from context_compactor.testing.refusing import (
     refuse_undeclared,
 )
 from context_compactor.testing.replies import ScriptedReply
+from context_compactor.testing.streams import StreamEvent
 
 MAX_CACHE_POINTS = 4
 MAX_IMAGES, MAX_DOCUMENTS, MAX_SIDE = 20, 5, 8_000
@@ -46,9 +50,11 @@ class StrictBedrock:
         self._calls = 0
 
     def takes(self, path: str) -> bool:
-        return path.startswith("/model/") and path.endswith("/converse")
+        return path.startswith("/model/") and path.endswith(("/converse", "/converse-stream"))
 
     def check(self, path: str, body: Body) -> int:
+        if path.endswith("/converse-stream"):
+            raise RuleError("stream", "The strict server does not stream for Bedrock. Use Converse.")
         messages = objects_at("messages", body.get("messages"))
         if not messages:
             raise RuleError("empty", "A conversation must have at least one message.")
@@ -91,6 +97,9 @@ class StrictBedrock:
             "usage": {"inputTokens": tokens, "outputTokens": output, "totalTokens": tokens + output},
             "metrics": {"latencyMs": 1},
         }
+
+    def events(self, path: str, body: Body, answer: Body) -> list[StreamEvent]:
+        return []
 
     def adopt(self, body: Body) -> None:
         self._thinking.adopt(_front(body), _said(body["messages"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from context_compactor.testing.refusing import (
@@ -17,6 +18,7 @@ from context_compactor.testing.refusing import (
     without,
 )
 from context_compactor.testing.replies import ScriptedReply
+from context_compactor.testing.streams import StreamEvent, pieces
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _SIGNED_FIELDS = ("thinking_blocks", "reasoning_details")
@@ -88,6 +90,11 @@ class StrictChat:
             "usage": {"prompt_tokens": tokens, "completion_tokens": output, "total_tokens": tokens + output},
         }
 
+    def events(self, path: str, body: Body, answer: Body) -> list[StreamEvent]:
+        if not body.get("stream"):
+            return []
+        return _events(answer, with_usage=bool((body.get("stream_options") or {}).get("include_usage")))
+
     def adopt(self, body: Body) -> None:
         self._thinking.adopt(body.get("tools"), _said(body["messages"]))
         for message in body["messages"]:
@@ -118,6 +125,38 @@ class StrictChat:
                     f"Missing reasoning_content field in the assistant message at message index {at}. The "
                     "reasoning_content in the thinking mode must be passed back to the API.",
                 )
+
+
+def _events(answer: Body, *, with_usage: bool) -> list[StreamEvent]:
+    head = {name: answer[name] for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
+    if with_usage:
+        head["usage"] = None
+    (choice,) = answer["choices"]
+    chunks = [_chunk(head, delta) for delta in _deltas(choice["message"])]
+    chunks.append(_chunk(head, {}, choice["finish_reason"]))
+    if with_usage:
+        chunks.append({**head, "choices": [], "usage": answer["usage"]})
+    return [*(StreamEvent(chunk) for chunk in chunks), StreamEvent("[DONE]")]
+
+
+def _chunk(head: Body, delta: Body, finish_reason: str | None = None) -> Body:
+    return {**head, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}]}
+
+
+def _deltas(message: Body) -> Iterator[Body]:
+    text, thought = message["content"], message.get("reasoning_content")
+    first = {"role": "assistant", "content": None if text is None else "", "refusal": None}
+    yield first if thought is None else {**first, "reasoning_content": ""}
+    for piece in pieces(thought or ""):
+        yield {"reasoning_content": piece}
+    if "thinking_blocks" in message:
+        yield {"thinking_blocks": message["thinking_blocks"]}
+    for piece in pieces(text or ""):
+        yield {"content": piece}
+    for at, call in enumerate(message.get("tool_calls") or ()):
+        yield {"tool_calls": [{**call, "index": at, "function": {**call["function"], "arguments": ""}}]}
+        for piece in pieces(call["function"]["arguments"]):
+            yield {"tool_calls": [{"index": at, "function": {"arguments": piece}}]}
 
 
 def _said(messages: list[Body]) -> list[SaidBlock]:

@@ -1,4 +1,4 @@
-"""Gemini's `POST /v1beta/models/{model}:generateContent` as a strict server answers it."""
+"""Gemini's `POST /v1beta/models/{model}:generateContent`, whole or as a stream, as a strict server answers it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from context_compactor.testing.refusing import (
     without,
 )
 from context_compactor.testing.replies import ScriptedReply
+from context_compactor.testing.streams import StreamEvent, pieces
 
 _SUBSTITUTES = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
 """What the provider takes in the place of a signature for a history that it did not write itself."""
+_METHODS = (":generateContent", ":streamGenerateContent")
 _UNDERSCORE = re.compile(r"_([a-z])")
 _KINDS = ("text", "functionCall", "functionResponse", "inlineData", "fileData", "executableCode", "codeExecutionResult")
 
@@ -34,7 +36,7 @@ class StrictGemini:
         self._calls = 0
 
     def takes(self, path: str) -> bool:
-        return path.startswith("/v1beta/models/") and path.endswith(":generateContent")
+        return path.startswith("/v1beta/models/") and path.endswith(_METHODS)
 
     def check(self, path: str, body: Body) -> int:
         contents = _camel_case(objects_at("contents", body.get("contents")))
@@ -79,8 +81,11 @@ class StrictGemini:
                 "candidatesTokenCount": output,
                 "totalTokenCount": tokens + output,
             },
-            "modelVersion": path.removeprefix("/v1beta/models/").removesuffix(":generateContent"),
+            "modelVersion": path.removeprefix("/v1beta/models/").partition(":")[0],
         }
+
+    def events(self, path: str, body: Body, answer: Body) -> list[StreamEvent]:
+        return _events(answer) if path.endswith(":streamGenerateContent") else []
 
     def adopt(self, body: Body) -> None:
         for content in _camel_case(body["contents"]):
@@ -108,12 +113,46 @@ class StrictGemini:
                     "Function call is missing a thought_signature in functionCall parts. Function call "
                     f"`{calls[0]['functionCall'].get('name')}`, position {position} of contents[{at}].",
                 )
-            for part in content["parts"]:
+            for number, part in enumerate(content["parts"]):
                 signature = part.get("thoughtSignature")
                 if signature is None or signature in _SUBSTITUTES:
                     continue
-                if self._signed.get(signature) != digest(without(part, "thoughtSignature")):
+                signed = [digest(value) for value in _what_was_signed(content["parts"][: number + 1])]
+                if self._signed.get(signature) not in signed:
                     raise RuleError("thinking", f"Corrupted thought signature. (contents[{at}])")
+
+
+def _events(answer: Body) -> list[StreamEvent]:
+    (candidate,) = answer["candidates"]
+    head = {"modelVersion": answer["modelVersion"]}
+    parts = [piece for part in candidate["content"]["parts"] for piece in _streamed(part)]
+    chunks = [
+        {**head, "candidates": [{"content": {"role": "model", "parts": [part]}, "index": candidate["index"]}]}
+        for part in parts
+    ]
+    chunks[-1]["candidates"][0]["finishReason"] = candidate["finishReason"]
+    chunks[-1]["usageMetadata"] = answer["usageMetadata"]
+    return [StreamEvent(chunk) for chunk in chunks]
+
+
+def _streamed(part: Body) -> list[Body]:
+    """A call is sent whole. A text is sent in pieces, and its signature behind them with an empty one."""
+    if "text" not in part:
+        return [part]
+    bare = without(part, "thoughtSignature")
+    sent = [{**bare, "text": piece} for piece in pieces(part["text"])]
+    return [*sent, {**part, "text": ""}] if "thoughtSignature" in part else sent
+
+
+def _what_was_signed(parts: list[Body]) -> Iterator[Body]:
+    """What the signature of the last part may stand for: the part, or a streamed text that it is the last piece of."""
+    signed = without(parts[-1], "thoughtSignature")
+    yield signed
+    for before in reversed(parts[:-1]):
+        if set(signed) != {"text"} or set(before) != {"text"}:
+            return
+        signed = {"text": before["text"] + signed["text"]}
+        yield signed
 
 
 def _camel_case(contents: list[Body]) -> list[Body]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from context_compactor.testing.refusing import Body, RuleError, count_tokens, digest, objects_at, refuse_undeclared
 from context_compactor.testing.replies import ScriptedReply
+from context_compactor.testing.streams import StreamEvent, pieces
 
 _ROLES = ("system", "developer", "user", "assistant")
 _CALLS = {
@@ -94,6 +95,9 @@ class StrictResponses:
             self._chains[answer["id"]] = [*items, *output]
         return answer
 
+    def events(self, path: str, body: Body, answer: Body) -> list[StreamEvent]:
+        return _events(answer) if body.get("stream") and not path.endswith("/compact") else []
+
     def adopt(self, body: Body) -> None:
         items = self._items(body)
         self._compactions |= {item["encrypted_content"] for item in items if _type(item) == "compaction"}
@@ -163,7 +167,11 @@ class StrictResponses:
             "model": body.get("model", ""),
             "previous_response_id": body.get("previous_response_id"),
             "output": output,
-            "usage": {**usage, "input_tokens_details": {"cached_tokens": 0}},
+            "usage": {
+                **usage,
+                "input_tokens_details": {"cached_tokens": 0},
+                "output_tokens_details": {"reasoning_tokens": 0},
+            },
         }
 
     def _check_compactions(self, items: list[Body]) -> None:
@@ -200,6 +208,60 @@ class StrictResponses:
             raise RuleError("reasoning", f"Item with id '{item_id}' not found.", status=404)
         if item.get("encrypted_content") not in (None, self._sealed[item_id]):
             raise RuleError("reasoning", f"The encrypted content for item {item_id} could not be verified.")
+
+
+def _events(answer: Body) -> list[StreamEvent]:
+    started = {**answer, "status": "in_progress", "output": [], "usage": None}
+    values = [
+        {"type": "response.created", "response": started},
+        {"type": "response.in_progress", "response": started},
+        *(value for at, item in enumerate(answer["output"]) for value in _item_events(at, item)),
+        {"type": "response.completed", "response": answer},
+    ]
+    return [StreamEvent({**value, "sequence_number": at}, value["type"]) for at, value in enumerate(values)]
+
+
+def _item_events(at: int, item: Body) -> Iterator[Body]:
+    place = {"item_id": item["id"], "output_index": at}
+    yield {"type": "response.output_item.added", "output_index": at, "item": _added(item)}
+    for number, part in enumerate(item.get("content") or ()):
+        yield from _text_events({**place, "content_index": number}, part)
+    for number, part in enumerate(item.get("summary") or ()):
+        yield from _summary_events({**place, "summary_index": number}, part)
+    if item["type"] == "function_call":
+        for piece in pieces(item["arguments"]):
+            yield {"type": "response.function_call_arguments.delta", **place, "delta": piece}
+        done = {"name": item["name"], "arguments": item["arguments"]}
+        yield {"type": "response.function_call_arguments.done", **place, **done}
+    yield {"type": "response.output_item.done", "output_index": at, "item": item}
+
+
+def _added(item: Body) -> Body:
+    match item["type"]:
+        case "message":
+            return {**item, "status": "in_progress", "content": []}
+        case "function_call":
+            return {**item, "status": "in_progress", "arguments": ""}
+        case "reasoning":
+            # Only `output_item.done` has all of it, as the provider warns: who takes this one is refused later.
+            return {**item, "summary": [], "encrypted_content": item["encrypted_content"][:12]}
+    return item
+
+
+def _text_events(place: Body, part: Body) -> Iterator[Body]:
+    yield {"type": "response.content_part.added", **place, "part": {**part, "text": ""}}
+    for piece in pieces(part["text"]):
+        yield {"type": "response.output_text.delta", **place, "delta": piece, "logprobs": []}
+    yield {"type": "response.output_text.done", **place, "text": part["text"], "logprobs": []}
+    yield {"type": "response.content_part.done", **place, "part": part}
+
+
+def _summary_events(place: Body, part: Body) -> Iterator[Body]:
+    yield {"type": "response.reasoning_summary_part.added", **place, "part": {**part, "text": ""}}
+    for piece in pieces(part["text"]):
+        yield {"type": "response.reasoning_summary_text.delta", **place, "delta": piece}
+    yield {"type": "response.reasoning_summary_text.done", **place, "text": part["text"]}
+    yield {"type": "response.reasoning_summary_part.done", **place, "part": part}
 
 
 def _type(item: Body) -> str:

@@ -1,0 +1,62 @@
+"""What the integrations share: a session for each conversation of an agent, and errors that say what to install."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any
+
+from context_compactor.errors import BadSetting, MissingExtra
+from context_compactor.sessions.session import Session
+
+# As many sessions stay open; one that is closed is opened again when it is needed.
+_MOST_OPEN = 200
+
+
+@contextmanager
+def importing(extra: str, needs: str) -> Iterator[None]:
+    """A block that imports a framework: `MissingExtra` when it is not installed, `BadSetting` when it is too old."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"context_compactor.integrations for {needs}", extra) from error
+    except ImportError as error:
+        raise BadSetting(f"{needs} is needed, and what is installed is too old: {error}. Try: update it.") from error
+
+
+class Conversations:
+    """The sessions of one agent by its conversations, opened when they are first needed.
+
+    `session` is for an agent that has one conversation: an open session, or its id. Otherwise each conversation has a
+    session under its own id. `options` are those of `Session.open`, such as `window`, `model` and `store`; the profile
+    is `embedded` unless another one is given.
+    """
+
+    def __init__(self, session: Session | str | None = None, **options: Any) -> None:
+        if session is not None and not isinstance(session, (Session, str)):
+            raise BadSetting(f"session: expected a Session or its id, got {type(session).__name__}")
+        self._given = session
+        self._options = {"profile": "embedded", **options}
+        self._open: OrderedDict[str, Session] = OrderedDict()
+        self._lock = Lock()
+
+    def session(self, conversation: object = None) -> Session:
+        """The session of a conversation, by the id that the framework has for it."""
+        if isinstance(self._given, Session):
+            return self._given
+        name = self._given or str(conversation or "default")
+        with self._lock:
+            if name not in self._open:
+                self._open[name] = Session.open(name, **self._options)
+            self._open.move_to_end(name)
+            while len(self._open) > _MOST_OPEN:
+                self._open.popitem(last=False)[1].close()
+            return self._open[name]
+
+    def close(self) -> None:
+        """Close the sessions that were opened here."""
+        with self._lock:
+            while self._open:
+                self._open.popitem()[1].close()
