@@ -156,6 +156,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     overhead_tokens: Count = 0
     """Tokens sent with every request outside the messages, such as a separate system prompt or tool definitions."""
 
+    recall_tool: bool | None = None
+    """Whether the agent can call a tool named `recall`: only then what it reads says so. By default that is known from
+    its tools: those given as `tools`, those of `session.tools()`, and those that `compactor install` sets up."""
+
     max_request_bytes: Bytes | None = None
     """The largest request, in bytes. By default the limit of the dialect's provider."""
 

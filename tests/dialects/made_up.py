@@ -15,7 +15,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from context_compactor.dialects.detection import register_dialect
-from context_compactor.dialects.dialect import Dialect, Overhead, Raw, blocks_at, dicts_of, id_at, role_at, text_at
+from context_compactor.dialects.dialect import (
+    Dialect,
+    Overhead,
+    Raw,
+    ToolDeclaration,
+    blocks_at,
+    dicts_of,
+    id_at,
+    role_at,
+    text_at,
+)
 from context_compactor.dialects.legality import (
     Pairing,
     Rule,
@@ -115,6 +125,9 @@ class MadeUp:
 
     def user_text(self, text: str) -> Message:
         return _read(0, {"who": "human", "say": text})
+
+    def declare_tools(self, tools: Sequence[ToolDeclaration]) -> list[Raw]:
+        return [{"tool": tool.name, "takes": tool.parameters} for tool in tools]
 
     def place_cache_marks(self, messages: Sequence[Message], stable: int) -> list[Message]:
         return [*messages]

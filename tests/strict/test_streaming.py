@@ -54,20 +54,17 @@ def chat_asking(url: str) -> Iterator[Asking]:
             with client.chat.completions.create(**body, stream=True, stream_options={"include_usage": True}) as chunks:
                 for chunk in chunks:
                     state.handle_chunk(chunk)
-            return _plain(state.get_final_completion().to_dict())
+            return _plain(state.get_final_completion().to_dict(exclude_none=True))
 
-        yield Asking(lambda body: client.chat.completions.create(**body).to_dict(), streamed)
+        yield Asking(lambda body: client.chat.completions.create(**body).to_dict(exclude_none=True), streamed)
 
 
 def _plain(completion: Raw) -> Raw:
     """A completion as the endpoint gives it, without what the client's accumulator adds."""
     (choice,) = completion["choices"]
-    message = {key: value for key, value in choice["message"].items() if key != "parsed"}
-    for call in message.get("tool_calls") or ():
-        call.pop("index", None)
-        call["function"].pop("parsed_arguments", None)
-    kept = {key: choice[key] for key in ("index", "finish_reason")}
-    return {**completion, "choices": [{**kept, "message": message}]}
+    for call in choice["message"].get("tool_calls", ()):
+        call.pop("index")
+    return completion
 
 
 @contextmanager
@@ -145,7 +142,7 @@ def posted(url: str, body: Raw) -> str:
 def posted_lines(url: str, body: Raw) -> list[str]:
     """What stands behind `data:` in each event of a stream."""
     events = posted(url, body).removesuffix("\n\n").split("\n\n")
-    return [event.rpartition("data: ")[2] for event in events]
+    return [event.splitlines()[-1].removeprefix("data: ") for event in events]
 
 
 ENDPOINTS = [

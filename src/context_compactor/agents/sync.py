@@ -238,7 +238,7 @@ def open_agent_session(
     model, reported, source = transcript.model or settings.model, transcript.window, transcript.source
     limit = learned_limit(transcript.errors)
     window = window_for(model, settings.window, reported, source, seen, settings.models, limit)
-    return open_core(
+    core = open_core(
         name,
         window=window.tokens,
         store=settings.store if store is None else store,
@@ -250,6 +250,8 @@ def open_agent_session(
         clock=clock,
         owner=owner,
     )
+    core.offer_recall()  # over MCP, which `compactor install` sets up
+    return core
 
 
 def update_hook_state(log: AgentLog, **values: object) -> AgentSessionRow:

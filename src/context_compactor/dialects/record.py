@@ -11,7 +11,7 @@ from msgspec import Struct, field, structs
 from context_compactor.dialects.client_text import is_client_block, is_client_text
 from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.messages import Message, Text, is_repair_text
-from context_compactor.dialects.turns import Turn, split_turns
+from context_compactor.dialects.turns import Turn, split_turns, without_recall
 
 OPENING = "[Context record."
 CLOSING = "[End of record. The conversation continues.]"
@@ -137,6 +137,8 @@ class Record(Struct, frozen=True):
     """The newest turns as text, where none of them stands behind the record; read back they are excerpts."""
     behind: tuple[tuple[int, int], ...] = ()
     """Turns up to `turns` that were not folded and stand behind the record, each with the number of its first call."""
+    can_recall: bool = True
+    """Whether the reader has a tool named `recall`: only then the record names it."""
 
     def titles(self) -> tuple[str, ...]:
         """The headings in their order; those that a user's own prompt has set come behind ours."""
@@ -149,7 +151,8 @@ class Record(Struct, frozen=True):
 
 def render_record(record: Record) -> str:
     """The record as the model reads it."""
-    return "\n".join(record_lines(record))
+    text = "\n".join(record_lines(record))
+    return text if record.can_recall else without_recall(text)
 
 
 def record_lines(record: Record) -> Iterator[str]:
@@ -157,7 +160,7 @@ def record_lines(record: Record) -> Iterator[str]:
     yield (
         f"{OPENING} Written by Context Compactor, not by the user: it stands for {record.messages:,} earlier messages "
         f"({record.tokens:,} tokens, turns 1 to {record.turns}, calls 1 to {record.calls}{_without(record)}). "
-        f'It is memory, not a request. recall("id") returns any original, turn_001 to turn_{record.turns:03d} too.]'
+        f"It is memory, not a request.{_how_to_recall(record)}]"
     )
     for title in record.titles():
         body = record.lines(title)
@@ -179,6 +182,12 @@ def record_lines(record: Record) -> Iterator[str]:
         for excerpt in record.newest:
             yield from _excerpt(excerpt)
     yield f"\n{CLOSING}"
+
+
+def _how_to_recall(record: Record) -> str:
+    if not record.can_recall:
+        return ""
+    return f' recall("id") returns any original, turn_001 to turn_{record.turns:03d} too.'
 
 
 def entry_line(title: str, entry: RecordEntry) -> str:

@@ -32,6 +32,28 @@ def text_reference(text: str) -> str:
     return reference_id("agent", FIRST_EXTRA_NUMBER + crc32(text.encode("utf-8", "replace")) % _EXTRA_NUMBERS)
 
 
+_RECALL = re.compile(r'(\.|:) recall\("((?:turn|tool|file|agent)_\d{3,})"\)(?=[\];])')
+
+_PLAIN_MARK = re.compile(
+    r"\[(?:archived (?:turn|tool|file|agent)_\d{3,}: |… [^\]]* (?:turn|tool|file|agent)_\d{3,}[\];])"
+)
+
+
+def without_recall(text: str) -> str:
+    """What stands for originals without the call that returns them, for a reader who cannot make it; the ids stay."""
+    return _RECALL.sub(lambda mark: "" if mark[1] == "." else f": {mark[2]}", text)
+
+
+def names_original(text: str) -> bool:
+    """Whether a text holds a mark that stands for an original, with or without the call that returns it."""
+    return "recall(" in text or _PLAIN_MARK.search(text) is not None
+
+
+def says_left_out(text: str, ref: str) -> bool:
+    """Whether a text says that something of it was left out which the original of this id has."""
+    return f'left out: recall("{ref}")' in text or f"left out: {ref}]" in text or f"left out: {ref};" in text
+
+
 class ToolUse(Struct, frozen=True):
     """A tool call and its result. `number` counts the calls of a session and names the reference."""
 

@@ -14,7 +14,7 @@ from context_compactor.dialects.legality import first_speaker
 from context_compactor.dialects.messages import Message, ToolResult
 from context_compactor.dialects.record import Excerpt, Quote, Record, RecordEntry, record_lines, render_record
 from context_compactor.dialects.repair import repair
-from context_compactor.dialects.turns import REFERENCE_PATTERN, Turn, reference_id
+from context_compactor.dialects.turns import REFERENCE_PATTERN, Turn, reference_id, without_recall
 from context_compactor.engine.classify import ParsedContext, result_original
 from context_compactor.engine.layouts import Room, Zone, ZonedTurns
 from context_compactor.engine.planner import PlanSelection, draft_plan
@@ -46,10 +46,17 @@ def fit_turns(parsed: ParsedContext, goal: Goal, config: EngineConfig) -> tuple[
     """The turns with their instructions cut where they would leave no room, then with the open question cut as well."""
     cut = FittedTurns(parsed.turns)
     if goal.may_cut_instructions:
-        cut = fit_instructions(parsed.turns, goal.target, config.counter, config.dialect)
+        cut = fit_instructions(parsed.turns, goal.target, config.counter, config.dialect, can_recall=config.can_recall)
     kept = [number for number, tier in config.tier_overrides.items() if tier is Tier.KEEP]
     return cut, fit_open_question(
-        cut.turns, goal.target, config.counter, config.dialect, parsed.verdicts, past=parsed.past, kept=kept
+        cut.turns,
+        goal.target,
+        config.counter,
+        config.dialect,
+        parsed.verdicts,
+        past=parsed.past,
+        kept=kept,
+        can_recall=config.can_recall,
     )
 
 
@@ -135,6 +142,7 @@ def plan_context(
         story,
         config.is_one_message,
         (*zoned.refused, *refused),
+        can_recall=config.can_recall,
     )
 
 
@@ -242,10 +250,14 @@ class Composer(Struct, frozen=True):
     """Whether the record and the words that wait for an answer are to be one message."""
     refused: tuple[str, ...] = ()
     """What was wrong with the options of the caller's own strategies."""
+    can_recall: bool = True
+    """Whether the reader has a tool named `recall`."""
 
     def write(self) -> WrittenContext:
         """The context as it is chosen now."""
         texts = write_texts(self.view, self.draft)
+        if not self.can_recall:
+            texts = structs.replace(texts, edits=_without_recall(texts.edits))
         return self.write_record(self._record(texts), texts)
 
     def write_record(self, record: Record | None, texts: WrittenTexts) -> WrittenContext:
@@ -285,6 +297,7 @@ class Composer(Struct, frozen=True):
             excerpts=texts.excerpts,
             newest=self.record_content.newest,
             behind=tuple((turn.number, min(_call_numbers([turn]), default=0)) for turn in behind),
+            can_recall=self.can_recall,
         )
 
     def _sections(self, texts: WrittenTexts) -> dict[str, tuple[RecordEntry, ...]]:
@@ -293,6 +306,13 @@ class Composer(Struct, frozen=True):
             must.setdefault(line.section, []).append(line.entry)
         titles = dict.fromkeys((*must, *texts.facts))
         return {title: tuple(merge_entries((*must.get(title, ()), *texts.facts.get(title, ())))) for title in titles}
+
+
+def _without_recall(edits: Edits) -> Edits:
+    return {
+        place: {part: text and without_recall(text) for part, text in changes.items()}
+        for place, changes in edits.items()
+    }
 
 
 def _call_numbers(turns: Sequence[Turn]) -> list[int]:

@@ -90,6 +90,8 @@ class CompactionRequest(Struct, frozen=True):
     """What is known of the provider's cache of this conversation."""
     largest_prompt: int = 0
     """The largest prompt that the provider has accepted: its window is no smaller."""
+    can_recall: bool = True
+    """Whether the agent has a tool named `recall`: only then its context names it."""
 
     @property
     def is_free(self) -> bool:
@@ -223,6 +225,8 @@ class EngineConfig(Struct, frozen=True):
     """What the user has decided about turns."""
     is_one_message: bool = False
     """Whether the context is to be a record alone, with the newest turns in it and the open question behind."""
+    can_recall: bool = True
+    """Whether the reader has a tool named `recall`."""
     custom_strategies: tuple[Strategy, ...] = ()
     """Strategies of the caller: what they propose is checked, and what is wrong with it is reported."""
     custom_layouts: tuple[Layout, ...] = ()

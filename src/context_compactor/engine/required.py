@@ -30,7 +30,7 @@ from context_compactor.text import beginning, ending
 
 PROJECT_RULES = "project_rules"
 LEFT_OUT = "characters left out"
-_CUT = re.compile(rf'\n\[… ([\d,]+) {LEFT_OUT}: recall\("turn_\d+"\)\]\n')
+_CUT = re.compile(rf'\n\[… ([\d,]+) {LEFT_OUT}: (?:recall\("turn_\d+"\)|turn_\d+)\]\n')
 # A quote's share of the target, the tokens it may always have, and those that a cut must save to be worth its mark.
 _QUOTE_SHARE = 0.07
 # The share of the target for the names of changed files that have no line of their own.

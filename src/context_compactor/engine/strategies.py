@@ -304,6 +304,7 @@ def configure(
         focus=request.focus,
         tier_overrides=request.tier_overrides or {},
         is_one_message=is_one_message,
+        can_recall=request.can_recall,
         custom_strategies=tuple(strategies),
         custom_layouts=tuple(layouts),
     )

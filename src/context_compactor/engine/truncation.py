@@ -13,7 +13,7 @@ from context_compactor.archive.search.terms import STOP_WORDS
 from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.messages import Message, Text, ToolResult
 from context_compactor.dialects.record import Record, render_record
-from context_compactor.dialects.turns import Turn, reference_id
+from context_compactor.dialects.turns import Turn, reference_id, says_left_out, without_recall
 from context_compactor.engine.classify import Verdict, Verdicts, result_original
 from context_compactor.engine.digests import digest
 from context_compactor.engine.layouts import turn_sizes
@@ -56,8 +56,13 @@ class FittedTurns(Struct, frozen=True):
     originals: tuple[Original, ...] = ()
 
 
-def fit_instructions(turns: Sequence[Turn], target: int, counter: MessageCounter, dialect: Dialect) -> FittedTurns:
-    """The turns with their instructions shortened to fit a target; as they were when they do fit."""
+def fit_instructions(
+    turns: Sequence[Turn], target: int, counter: MessageCounter, dialect: Dialect, *, can_recall: bool = True
+) -> FittedTurns:
+    """The turns with their instructions shortened to fit a target; as they were when they do fit.
+
+    Here and below `can_recall` says whether the reader has a tool named `recall`.
+    """
     instructions = [turn for turn in turns if turn.is_instruction]
     cut = {turn.number: sum(map(counter.count, turn.messages)) for turn in instructions}
     tokens = sum(cut.values())
@@ -68,7 +73,9 @@ def fit_instructions(turns: Sequence[Turn], target: int, counter: MessageCounter
     recovery = f'recall("{INSTRUCTIONS}")'
     original = Original(INSTRUCTIONS, "instructions", "the instructions as they were", tokens, whole, recovery)
     fitted = [
-        structs.replace(turn, messages=tuple(_short_message(message, share, dialect) for message in turn.messages))
+        structs.replace(
+            turn, messages=tuple(_short_message(message, share, dialect, can_recall) for message in turn.messages)
+        )
         if turn.is_instruction
         else turn
         for turn in turns
@@ -76,11 +83,15 @@ def fit_instructions(turns: Sequence[Turn], target: int, counter: MessageCounter
     return FittedTurns(fitted, cut, (original,))
 
 
-def _short_message(message: Message, share: float, dialect: Dialect) -> Message:
+def _short_message(message: Message, share: float, dialect: Dialect, can_recall: bool) -> Message:
     texts = {at: part.text for at, part in enumerate(message.parts) if isinstance(part, Text)}
     edits: dict[int, str | None] = {at: head_and_tail(text, share) for at, text in texts.items()}
-    changed = {at: text for at, text in edits.items() if text != texts[at]}
+    changed = {at: _for_reader(text, can_recall) for at, text in edits.items() if text != texts[at]}
     return (dialect.edit(message, changed) or message) if changed else message
+
+
+def _for_reader(text: str | None, can_recall: bool) -> str | None:
+    return text if can_recall or text is None else without_recall(text)
 
 
 def head_and_tail(text: str, share: float) -> str:
@@ -260,6 +271,8 @@ def fit_open_question(
     verdicts: Verdicts,
     past: Record | None = None,
     kept: Container[int] = (),
+    *,
+    can_recall: bool = True,
 ) -> FittedTurns:
     """The turns with what was pasted into the unanswered ones shortened; as they were when they leave enough room.
 
@@ -277,7 +290,7 @@ def fit_open_question(
     fixed = tokens - sum(counter.texts([place.text for place in places]))
     texts = _shortened(places, limit - fixed, counter)
     changed = {
-        (place.turn, place.message, place.part): text
+        (place.turn, place.message, place.part): text if can_recall else without_recall(text)
         for place, text in zip(places, texts, strict=True)
         if text != place.text
     }
@@ -341,18 +354,14 @@ def _originals(
     parts = {(at, index): part for at, index, _, part in turn.parts()}
     before = [parts[place] for place in _of(turn.number, changed)]
     words = [part.text for part in before if isinstance(part, Text)]
-    if not any(_names(text, reference_id("turn", turn.number)) for text in words):
+    if not any(says_left_out(text, reference_id("turn", turn.number)) for text in words):
         yield turn_original(turn, tokens[turn.number])
     cut = {part.call_id for part in before if isinstance(part, ToolResult)}
     for exchange in turn.exchanges:
         if exchange.result is not None and exchange.result.call_id in cut:
             verdict = verdicts.exchanges[exchange.number]
-            if not _names(exchange.result.text, verdict.ref):
+            if not says_left_out(exchange.result.text, verdict.ref):
                 yield result_original(exchange, verdict)
-
-
-def _names(text: str, ref: str) -> bool:
-    return f'left out: recall("{ref}")' in text
 
 
 def _shortened(places: Sequence[_OpenText], limit: int, counter: MessageCounter) -> list[str]:

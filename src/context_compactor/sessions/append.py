@@ -16,7 +16,7 @@ from context_compactor.dialects.detection import distinctive_dialect, find_diale
 from context_compactor.dialects.dialect import Dialect, one_or_several, plain_messages
 from context_compactor.dialects.messages import Message, ReportedUsage, ToolResult, read_usage
 from context_compactor.dialects.repair import repair
-from context_compactor.dialects.turns import ToolUse, split_turns
+from context_compactor.dialects.turns import ToolUse, split_turns, without_recall
 from context_compactor.engine.classify import parse_context, result_original
 from context_compactor.engine.truncation import MAX_OUTPUT_TOKENS, truncate_output
 from context_compactor.errors import BadMessage, BadSetting
@@ -271,11 +271,17 @@ def is_too_long(message: Message, counter: MessageCounter, most: int) -> bool:
 
 
 def shorten_outputs(
-    messages: Sequence[Message], indexes: Sequence[int], dialect: Dialect, counter: MessageCounter, most: int
+    messages: Sequence[Message],
+    indexes: Sequence[int],
+    dialect: Dialect,
+    counter: MessageCounter,
+    most: int,
+    *,
+    can_recall: bool = True,
 ) -> list[tuple[int, Raw, list[Original]]]:
     """The messages at these indexes with their long outputs cut: each with its index and the originals of the outputs.
 
-    Their ids are those of the whole conversation.
+    Their ids are those of the whole conversation. `can_recall` says whether the reader has a tool named `recall`.
     """
     content = parse_context(repair(messages, dialect)[0], dialect)  # ids are those of the history a compaction sees
     # The last one under a call's id is the one that has just come.
@@ -294,6 +300,8 @@ def shorten_outputs(
             verdict = content.verdicts.exchanges[exchange.number]
             edits[index] = truncate_output(part.text, tokens, verdict, min(most, MAX_OUTPUT_TOKENS))
             originals.append(result_original(ToolUse(exchange.number, exchange.call, part), verdict))
+        if not can_recall:
+            edits = {index: text and without_recall(text) for index, text in edits.items()}
         edited = dialect.edit(message, edits) if edits else None
         if edited is not None:
             found.append((at, edited.raw, originals))
@@ -593,7 +601,8 @@ def _with_cuts(core: Core, ready: ReadyMessages, row: SessionRow | None = None) 
     messages = ready.dialect.parse([*before, *ready.raws])
     cuts = []
     indexes = [len(before) + at for at in long]
-    for index, raw, originals in shorten_outputs(messages, indexes, ready.dialect, counter, most):
+    shortened = shorten_outputs(messages, indexes, ready.dialect, counter, most, can_recall=core.can_recall)
+    for index, raw, originals in shortened:
         at, shorter = index - len(before), ready.dialect.parse([raw])[0]
         (body,) = core.store.ready([json_bytes(raw)])
         tokens, size = ready.tokens[at] - counter.count(shorter), ready.sizes[at] - message_bytes(shorter)

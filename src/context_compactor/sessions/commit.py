@@ -15,7 +15,7 @@ from context_compactor.dialects.dialect import Dialect
 from context_compactor.dialects.messages import Message, Text
 from context_compactor.dialects.record import OPENING, open_record
 from context_compactor.dialects.strict_order import takes_turns
-from context_compactor.dialects.turns import reference_id, text_reference
+from context_compactor.dialects.turns import names_original, reference_id, text_reference
 from context_compactor.engine.result import Compaction
 from context_compactor.errors import StaleBase, StoreError
 from context_compactor.json_values import json_bytes, read_json
@@ -92,7 +92,7 @@ def with_added_words(
     for new, old in zip(grown, load_originals([rows[each.id] for each in grown], core.store), strict=True):
         known = "\n".join(_user_texts(old.value, dialect))
         for text in _user_texts(new.value, dialect):
-            if text not in known and "recall(" not in text:
+            if text not in known and not names_original(text):
                 ref, what = text_reference(text), f"what the user added to {new.id}"
                 yield Original(ref, "user message", what, counter.text(text), text, f'recall("{ref}")')
 

@@ -42,7 +42,7 @@ from context_compactor.store.events import EventType, make_event
 from context_compactor.store.rows import SessionRow, timestamp
 from context_compactor.summarize.model import Control
 from context_compactor.tokens.budget import Budget
-from context_compactor.tokens.counting import MessageCounter, PromptSize
+from context_compactor.tokens.counting import MessageCounter, PromptSize, declares_recall
 from context_compactor.tokens.models import PromptCache, cache_seconds_for
 
 WorkKind = Literal["compaction", "preparation"]
@@ -263,6 +263,12 @@ class Core:
         """The model that runs the agent, where it is known."""
         return self.profile.model or self.settings.model
 
+    @property
+    def can_recall(self) -> bool:
+        """Whether the agent can call a tool named `recall`."""
+        known = self.settings.recall_tool
+        return self.profile.offers_recall if known is None else known
+
     def ask(self, **more: Any) -> CompactionRequest:
         """A request to compact, with what is the same for all of them."""
         return CompactionRequest(
@@ -271,6 +277,7 @@ class Core:
             model=self.model,
             prompt=self.profile.prompt or PromptSize(),
             largest_prompt=self.profile.largest_prompt,
+            can_recall=self.can_recall,
             **more,
         )
 
@@ -393,11 +400,12 @@ class Core:
             counter = self.counter(self.dialect(self.current_context(row).raws))
             stored, state = read_profile(row.profile), read_session_state(row.state)
             prompt = counter.prompt_size(tools, system, stored.prompt)
-            if prompt == stored.prompt:
+            offers_recall = stored.offers_recall or (tools is not None and declares_recall(tools))
+            if (prompt, offers_recall) == (stored.prompt, stored.offers_recall):
                 return
             if stored.prompt is None:
                 state = explain_hidden(state, counter.fixed_tokens(prompt).total)
-            self.save_profile(structs.replace(stored, prompt=prompt))
+            self.save_profile(structs.replace(stored, prompt=prompt, offers_recall=offers_recall))
             self.save(structs.replace(state, gauge=self.gauge(self.row(), state, counter)))
 
     def offer_recall(self) -> None:

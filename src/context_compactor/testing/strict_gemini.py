@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -98,7 +99,8 @@ class StrictGemini:
         return {"error": {"code": error.status, "message": message, "status": "INVALID_ARGUMENT"}}
 
     def _sign(self, part: Body) -> Body:
-        signature = f"sig_{len(self._signed) + 1:05d}_{digest(part)[:16]}"
+        # The official client takes a signature for bytes in base64, and sends it as those.
+        signature = base64.b64encode(f"sig_{len(self._signed) + 1:05d}_{digest(part)[:16]}".encode()).decode()
         self._signed[signature] = digest(part)
         return {**part, "thoughtSignature": signature}
 

@@ -121,6 +121,7 @@ class StrictServer:
 
         class Endpoint(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
 
             def do_POST(self) -> None:
                 content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -152,7 +153,8 @@ class StrictServer:
 
         server = ThreadingHTTPServer(("127.0.0.1", port), Endpoint)
         server.daemon_threads = True
-        thread = Thread(target=server.serve_forever, name="strict server", daemon=True)
+        # The server looks this often whether it should end, and half a second is what its tests would wait for.
+        thread = Thread(target=server.serve_forever, args=(0.01,), name="strict server", daemon=True)
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_address[1]}"

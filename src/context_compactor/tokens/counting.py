@@ -425,6 +425,12 @@ def read_tools(tools: object) -> list[dict[str, Any]]:
     return [each for tool in plain for each in _declarations(tool)]
 
 
+def declares_recall(tools: object) -> bool:
+    """Whether one of these tools is named `recall`, as ours is, or as clients name it behind the name of its server."""
+    found = (str((tool.get("function") or tool.get("toolSpec") or tool).get("name")) for tool in read_tools(tools))
+    return any(name == "recall" or name.endswith(("__recall", ".recall")) for name in found)
+
+
 def _declarations(tool: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The functions that a tool of Gemini holds, and what else it is; any other tool is one."""
     lists = [tool[name] for name in _TOOL_LISTS if isinstance(tool.get(name), list)]

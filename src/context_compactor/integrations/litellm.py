@@ -1,0 +1,129 @@
+"""LiteLLM: a callback that fits the messages of each call into the window, in the proxy and in the SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from hashlib import sha256
+from typing import Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from msgspec import Struct
+
+from context_compactor.errors import BadSetting
+from context_compactor.integrations.conversations import Conversations, importing
+from context_compactor.sessions.session import Session
+from context_compactor.sessions.sync import SyncedMessages
+
+with importing("litellm", "litellm>=1.80"):
+    from litellm.integrations.custom_prompt_management import CustomPromptManagement
+
+_log = logging.getLogger("context_compactor")
+_FIELDS = {"acompletion": "messages", "anthropic_messages": "messages", "aresponses": "input"}
+# The provider keeps the history of these; what is sent is only what is new.
+_KEPT_ELSEWHERE = ("previous_response_id", "conversation")
+_PROMPT_ID = "compactor"
+
+
+class _Call(Struct, weakref=True):
+    """The last call of a session: how many messages its history had, the last of them, and the reply's usage."""
+
+    count: int
+    last: Any
+    usage: Any = None
+
+
+class CompactorHandler(CustomPromptManagement):
+    """Keeps every conversation that goes through LiteLLM inside of its window.
+
+    Options are those of `Session.open`, such as `window`, `model` and `store`. In the SDK, append the handler to
+    `litellm.callbacks` and give `litellm_session_id` with each call; `litellm.completion` needs `prompt_id="compactor"`
+    and `prompt_variables={"session_id": …, "tools": tools}` instead. In the proxy, name it under `callbacks` in the
+    configuration. A call without the id of its conversation is left alone.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        if "session" in options:
+            raise BadSetting("session: a handler has many conversations. Try: litellm_session_id with each call.")
+        super().__init__()
+        self._conversations = Conversations(**options)
+        self._last_calls: WeakKeyDictionary[Session, _Call] = WeakKeyDictionary()
+        self._calls: WeakValueDictionary[str, _Call] = WeakValueDictionary()
+        self._in_proxy = self._has_warned = False
+
+    def session(self, conversation: str) -> Session:
+        """The session of a conversation in the SDK: its `tools` may be offered to the model, and `call` answers them."""
+        return self._conversations.session(conversation)
+
+    async def async_pre_call_hook(self, user_api_key_dict: Any, cache: Any, data: Any, call_type: Any) -> Any:  # noqa: ARG002
+        """LiteLLM calls it in the proxy. A conversation belongs to the key that is used: no other one shares it."""
+        self._in_proxy, key = True, user_api_key_dict
+        owner = sha256(json.dumps([key.api_key, key.user_id, key.team_id]).encode()).hexdigest()[:24]
+        return await self._fit(data, call_type, f"{owner}-")
+
+    async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
+        """LiteLLM calls it in asynchronous functions of the SDK; also for calls that it makes within another one."""
+        if self._in_proxy or kwargs.get("proxy_server_request") or kwargs.get("litellm_call_id") in self._calls:
+            return None
+        if kwargs.get("prompt_id") == _PROMPT_ID:
+            del kwargs["prompt_id"]
+        return await self._fit(kwargs, getattr(call_type, "value", ""))
+
+    def get_chat_completion_prompt(
+        self, model: str, messages: list[Any], non_default_params: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> tuple[str, list[Any], dict[str, Any]]:
+        """LiteLLM calls it in `completion` with a `prompt_id`, and gives it nothing else of the call."""
+        variables = kwargs.get("prompt_variables") or {}
+        if kwargs.get("prompt_id") == _PROMPT_ID and not self._in_proxy:
+            if not variables.get("session_id"):
+                raise BadSetting('prompt_id="compactor" needs prompt_variables={"session_id": …}')
+            session = self.session(variables["session_id"])
+            messages = _originals(messages, session.sync(messages, variables.get("usage"), variables.get("tools")))
+        return model, messages, non_default_params
+
+    def should_run_prompt_management(self, prompt_id: str | None, *args: Any, **kwargs: Any) -> bool:
+        """Whether a call asks for this handler by its `prompt_id`."""
+        return prompt_id == _PROMPT_ID
+
+    async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:  # noqa: ARG002
+        """LiteLLM calls it behind a reply; what the provider counted is used with the next request."""
+        if call := self._calls.get(kwargs.get("litellm_call_id")):
+            call.usage = getattr(response_obj, "usage", None)
+
+    async def _fit(self, data: dict[str, Any], call_type: str, owner: str = "") -> dict[str, Any] | None:
+        field = _FIELDS.get(call_type, "")
+        history, conversation = data.get(field), _conversation(data)
+        if not field or isinstance(history, (str, SyncedMessages)) or any(map(data.get, _KEPT_ELSEWHERE)):
+            return None
+        if not conversation or not isinstance(history, list) or not history:
+            self._warn()
+            return None
+        session = await asyncio.to_thread(self.session, owner + conversation)
+        last = self._last_calls.get(session)
+        usage = last.usage if last and history[last.count - 1 : last.count] == [last.last] else None
+        system = data.get("system") or data.get("instructions")
+        fitted = await asyncio.to_thread(session.sync, history, usage, data.get("tools"), system)
+        self._last_calls[session] = self._calls[str(data.get("litellm_call_id"))] = _Call(len(history), history[-1])
+        data[field] = _originals(history, fitted)
+        return data
+
+    def _warn(self) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            _log.warning("LiteLLM: a call was left alone. Try: litellm_session_id with each, and messages by keyword.")
+
+
+def _originals(history: list[Any], fitted: SyncedMessages) -> SyncedMessages:
+    messages = [raw if at is None else history[at] for raw, at in zip(fitted, fitted.sources, strict=True)]
+    return SyncedMessages(messages, fitted.sources, fitted.session_id, fitted.report)
+
+
+def _conversation(data: dict[str, Any]) -> str | None:
+    """The id that the caller gave; one that the proxy made up for a single request is none."""
+    metadata = {**(data.get("litellm_metadata") or {}), **(data.get("metadata") or {})}
+    if metadata.get("litellm_session_id_generated"):
+        return None
+    variables = data.get("prompt_variables") or {}
+    found = data.get("litellm_session_id") or metadata.get("session_id") or variables.get("session_id")
+    return str(found) if found else None
