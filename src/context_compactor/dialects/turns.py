@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from context_compactor.dialects.messages import NO_RESULT, Message, Part, ToolCall, ToolResult
 
-REFERENCE_PATTERN = re.compile(r"\b(?:turn|tool|file|agent)_\d{3,}\b")
+_ID = r"(?:turn|tool|file|agent)_\d{3,}"
+REFERENCE_PATTERN = re.compile(rf"\b{_ID}\b")
 
 # What is archived beside a conversation is numbered from here, far behind any call of it.
 FIRST_EXTRA_NUMBER = 1_000_001
@@ -32,11 +33,8 @@ def text_reference(text: str) -> str:
     return reference_id("agent", FIRST_EXTRA_NUMBER + crc32(text.encode("utf-8", "replace")) % _EXTRA_NUMBERS)
 
 
-_RECALL = re.compile(r'(\.|:) recall\("((?:turn|tool|file|agent)_\d{3,})"\)(?=[\];])')
-
-_PLAIN_MARK = re.compile(
-    r"\[(?:archived (?:turn|tool|file|agent)_\d{3,}: |… [^\]]* (?:turn|tool|file|agent)_\d{3,}[\];])"
-)
+_RECALL = re.compile(rf'(\.|:) recall\("({_ID})"\)(?=[\];])')
+_PLAIN_MARK = re.compile(rf"\[(?:archived {_ID}: |… [^\]]* {_ID}[\];])")
 
 
 def without_recall(text: str) -> str:

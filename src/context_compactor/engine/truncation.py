@@ -74,7 +74,7 @@ def fit_instructions(
     original = Original(INSTRUCTIONS, "instructions", "the instructions as they were", tokens, whole, recovery)
     fitted = [
         structs.replace(
-            turn, messages=tuple(_short_message(message, share, dialect, can_recall) for message in turn.messages)
+            turn, messages=tuple(_short_message(each, share, dialect, can_recall) for each in turn.messages)
         )
         if turn.is_instruction
         else turn

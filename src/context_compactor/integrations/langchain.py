@@ -1,0 +1,121 @@
+"""LangChain and LangGraph: a middleware for `create_agent`, and a function for the nodes of a graph of your own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from context_compactor.errors import BadSetting
+from context_compactor.integrations.conversations import Conversations, importing
+from context_compactor.sessions.session import Session
+from context_compactor.sessions.tool_schemas import ArchiveTool, schema_of
+from context_compactor.sessions.tools import TOOLS
+
+with importing("langchain", "langchain>=1.0"):
+    from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
+    from langchain.tools import ToolRuntime
+    from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
+    from langchain_core.messages import convert_to_messages, convert_to_openai_messages
+    from langchain_core.messages.tool import default_tool_parser
+    from langchain_core.runnables import RunnableConfig
+    from langchain_core.tools import BaseTool, StructuredTool
+    from langchain_core.utils.function_calling import convert_to_openai_tool
+    from langgraph.config import get_config
+
+# What providers put into the content of a reply beside `tool_calls`, and what only they can read there.
+_REPEATED_CALLS = ("tool_use", "tool_call", "function_call", "invalid_tool_call")
+
+
+class CompactorMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
+    """Keeps every request of an agent inside its window: `create_agent(…, middleware=[CompactorMiddleware(window=…)])`.
+
+    Put it last, so that it sees what other middleware makes of a request. `options` are those of `Session.open`, such
+    as `window`, `model` and `store`. Each thread has a session under its `thread_id`; `session`, an open one or an id,
+    is for an agent with one conversation. The agent's state keeps its whole history. Without `recall` the agent is not
+    given the tools `recall`, `search_archive` and `facts`.
+    """
+
+    def __init__(self, session: Session | str | None = None, *, recall: bool = True, **options: Any) -> None:
+        super().__init__()
+        self._conversations = Conversations(session, **{"dialect": "openai-chat", **options})
+        self.tools = [self._tool(tool) for tool, _ in TOOLS.values()] if recall else []
+
+    def session(self, config: RunnableConfig, messages: Sequence[BaseMessage] = ()) -> Session:
+        """The session of a conversation, by the `thread_id` of a config.
+
+        Without one, and for an agent inside of another, a conversation is what begins with the same message.
+        """
+        place = config.get("configurable", {})
+        names = [place.get("thread_id")]
+        if not names[0] or "|" in place.get("checkpoint_ns", ""):
+            names.append(messages[0].id if messages else None)
+        session = self._conversations.session("/".join(str(name) for name in names if name))
+        if self.tools:
+            session.tools()
+        return session
+
+    def close(self) -> None:
+        """Close the sessions that were opened here."""
+        self._conversations.close()
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        """Send what the session says instead of the whole history."""
+        return handler(self._compacted(request))
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ModelResponse[Any]:
+        """The same for `ainvoke` and `astream`."""
+        return await handler(await asyncio.to_thread(self._compacted, request))
+
+    def _compacted(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        session = self.session(get_config(), request.state["messages"])
+        messages = compacted(request.messages, session, tools=request.tools, system=request.system_prompt or "")
+        return request.override(messages=messages)
+
+    def _tool(self, tool: ArchiveTool) -> BaseTool:
+        def answer(runtime: ToolRuntime[Any, Any], **arguments: Any) -> str:
+            return self.session(runtime.config, runtime.state["messages"]).call(tool.name, arguments)
+
+        schema = schema_of(tool.arguments)
+        return StructuredTool(name=tool.name, description=tool.description, args_schema=schema, func=answer)
+
+
+def compacted(
+    messages: Sequence[AnyMessage], session: Session, tools: Sequence[Any] | None = None, system: str | None = None
+) -> list[AnyMessage]:
+    """What to send to a model instead of the whole history, for any node of a graph.
+
+    `tools` are those that the model is given, `system` is a prompt that is sent beside the messages.
+    """
+    if not isinstance(session, Session):
+        raise BadSetting(f"session: expected a Session, got {type(session).__name__}")
+    pieces = [(index, plain) for index, message in enumerate(messages) for plain in _as_openai(message)]
+    reply = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
+    declared = None if tools is None else [convert_to_openai_tool(tool) for tool in tools]
+    sent = session.sync([plain for _, plain in pieces], usage=_usage(reply), tools=declared, system=system)
+    return [
+        _from_openai(plain) if at is None else messages[pieces[at][0]]
+        for plain, at in zip(sent, sent.sources, strict=True)
+    ]
+
+
+def _usage(reply):
+    reported = reply.usage_metadata if reply else None
+    if not reported: return None
+    cached = reported.get("input_token_details", {})
+    read, written = cached.get("cache_read") or 0, cached.get("cache_creation") or 0
+    return {"input": reported["input_tokens"] - read - written, "cache_read": read, "cache_write": written, "output": reported["output_tokens"]}
+
+
+def _as_openai(message: BaseMessage) -> list[dict[str, Any]]:
+    return convert_to_openai_messages([message])
+
+
+def _from_openai(plain: dict[str, Any]) -> AnyMessage:
+    calls, invalid = default_tool_parser(plain.pop("tool_calls", None) or [])
+    (message,) = convert_to_messages([{"content": "", **plain}])
+    return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": invalid}) if isinstance(message, AIMessage) else message
