@@ -44,6 +44,7 @@ def opened(
     clock: Clock = wall_clock,
     count_tokens: Callable[[str], int] = count,
     schedule: Schedule | None = None,
+    branch: str | None = None,
     **settings: Any,
 ) -> Session:
     """A session in a file of this folder, at this address or in this store, calm but for the settings given."""
@@ -57,6 +58,7 @@ def opened(
         bus=bus,
         clock=clock,
         schedule=schedule,
+        branch=branch,
     )
 
 

@@ -78,7 +78,7 @@ def _check_session(name: str, model: str | None, store: str | None) -> CheckedHi
     from context_compactor.sessions.session import Session
 
     known = described(row)
-    with Session.open(row.id, store=store_url(store)) as session:
+    with Session.open(row.id, store=store_url(store), branch=row.id) as session:
         return _checked("session", session.context(), known["dialect"], model or known["model"])
 
 

@@ -125,7 +125,7 @@ def open_session(session_id: str | None, store: str | None) -> Iterator[Session]
     found = find_session(session_id, store)
     from context_compactor.sessions.session import Session
 
-    with Session.open(found.id, store=store_url(store)) as session:
+    with Session.open(found.id, store=store_url(store), branch=found.id) as session:
         yield session
 
 

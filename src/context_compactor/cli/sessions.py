@@ -89,7 +89,7 @@ def context(session: SessionName = None, at: At = None, store: StoreUrl = None, 
     found = find_session(session, store)
     from context_compactor.sessions.session import Session
 
-    with Session.open(found.id, store=store_url(store)) as opened:
+    with Session.open(found.id, store=store_url(store), branch=found.id) as opened:
         messages = opened.context(found.messages if at is None else at)
     if as_json:
         print_json({"session_id": found.id, "at": found.messages if at is None else at, "messages": messages})

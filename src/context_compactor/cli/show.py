@@ -210,7 +210,7 @@ def session_status(row: SessionRow, url: str) -> SessionFigures:
     """Measure a session and look at its compactions."""
     from context_compactor.sessions.session import Session
 
-    with Session.open(row.id, store=url) as session:
+    with Session.open(row.id, store=url, branch=row.id) as session:
         reports = session.compactions()
         return SessionFigures(
             described(row), session.usage(), session.settings, session.totals(), reports[-1] if reports else None

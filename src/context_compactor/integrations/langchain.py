@@ -15,16 +15,23 @@ from context_compactor.sessions.tools import TOOLS
 with importing("langchain", "langchain>=1.0"):
     from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
     from langchain.tools import ToolRuntime
-    from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
-    from langchain_core.messages import convert_to_messages, convert_to_openai_messages
-    from langchain_core.messages.tool import default_tool_parser
+    from langchain_core.messages import (
+        AIMessage,
+        AnyMessage,
+        BaseMessage,
+        ToolMessage,
+        convert_to_messages,
+        convert_to_openai_messages,
+    )
+    from langchain_core.messages.tool import InvalidToolCall, default_tool_parser
     from langchain_core.runnables import RunnableConfig
     from langchain_core.tools import BaseTool, StructuredTool
     from langchain_core.utils.function_calling import convert_to_openai_tool
     from langgraph.config import get_config
 
-# What providers put into the content of a reply beside `tool_calls`, and what only they can read there.
+# A reply has its calls in `tool_calls`; these blocks of its content say the same again.
 _REPEATED_CALLS = ("tool_use", "tool_call", "function_call", "invalid_tool_call")
+_THINKING = ("thinking", "redacted_thinking")
 
 
 class CompactorMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
@@ -103,19 +110,58 @@ def compacted(
     ]
 
 
-def _usage(reply):
-    reported = reply.usage_metadata if reply else None
-    if not reported: return None
-    cached = reported.get("input_token_details", {})
-    read, written = cached.get("cache_read") or 0, cached.get("cache_creation") or 0
-    return {"input": reported["input_tokens"] - read - written, "cache_read": read, "cache_write": written, "output": reported["output_tokens"]}
+def _usage(reply: AIMessage | None) -> dict[str, int] | None:
+    if reply is None or not (reported := reply.usage_metadata):
+        return None
+    details = reported.get("input_token_details", {})
+    read, written = details.get("cache_read") or 0, details.get("cache_creation") or 0
+    uncached = reported["input_tokens"] - read - written
+    return {"input": uncached, "cache_read": read, "cache_write": written, "output": reported["output_tokens"]}
 
 
 def _as_openai(message: BaseMessage) -> list[dict[str, Any]]:
-    return convert_to_openai_messages([message])
+    """A message in OpenAI's form; several where a user message has results of tools in it."""
+    message = _with_plain_reply(message) if isinstance(message, AIMessage) else message
+    try:
+        plain = convert_to_openai_messages([message])
+    except ValueError:  # a block that OpenAI has no form for, such as a video, stays as it is
+        blocks = [{"type": "text", "text": block} if isinstance(block, str) else block for block in message.content]
+        plain = [{**convert_to_openai_messages(message.model_copy(update={"content": ""})), "content": blocks}]
+    if isinstance(message, AIMessage) and message.invalid_tool_calls:
+        plain[0]["tool_calls"] = [*plain[0].get("tool_calls", ()), *map(_as_call, message.invalid_tool_calls)]
+    if isinstance(message, ToolMessage) and message.status == "error":
+        plain[0]["status"] = message.status
+    return plain
+
+
+def _with_plain_reply(message: AIMessage) -> AIMessage:
+    if isinstance(message.content, str):
+        return message
+    has_calls = bool(message.tool_calls or message.invalid_tool_calls)
+    blocks = [
+        _as_thinking(block) if isinstance(block, dict) and block.get("type") == "reasoning" else block
+        for block in message.content
+        if not (has_calls and isinstance(block, dict) and block.get("type") in _REPEATED_CALLS)
+    ]
+    return message.model_copy(update={"content": blocks})
+
+
+def _as_thinking(block: dict[str, Any]) -> dict[str, Any]:
+    """Reasoning in LangChain's or OpenAI's form as the thinking block that it stands for."""
+    text = block.get("reasoning") or "\n".join(part.get("text", "") for part in block.get("summary") or ())
+    return {"type": "thinking", "thinking": text, "signature": block.get("extras", {}).get("signature", "")}
+
+
+def _as_call(call: InvalidToolCall) -> dict[str, Any]:
+    function = {"name": call["name"] or "unknown", "arguments": call["args"] or ""}
+    return {"id": call["id"], "type": "function", "function": function}
 
 
 def _from_openai(plain: dict[str, Any]) -> AnyMessage:
+    """A message that was written or shortened. A reply keeps no thinking: that belongs to the reply as it was."""
     calls, invalid = default_tool_parser(plain.pop("tool_calls", None) or [])
+    if isinstance(plain.get("content"), list):
+        plain["content"] = [block for block in plain["content"] if block.get("type") not in _THINKING]
     (message,) = convert_to_messages([{"content": "", **plain}])
-    return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": invalid}) if isinstance(message, AIMessage) else message
+    is_reply = isinstance(message, AIMessage)
+    return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": invalid}) if is_reply else message

@@ -55,7 +55,7 @@ def opened_session(context: ToolContext, wanted: str = "") -> Iterator[OpenedSes
         note = problem or note
     if not _has(settings.store, name):
         raise _unknown(context, wanted or context.session or "")
-    with Session.open(name, store=settings.store) as session:
+    with Session.open(name, store=settings.store, branch=name) as session:
         yield OpenedSession(session, _core(session), row, settings, note)
 
 
@@ -66,7 +66,10 @@ def in_any_branch(opened: OpenedSession, look: Callable[[Core], T]) -> T:
     except UnknownReference:
         for name in _earlier_branches(opened.row):
             if _has(opened.settings.store, name):
-                with Session.open(name, store=opened.settings.store) as session, suppress(UnknownReference):
+                with (
+                    Session.open(name, store=opened.settings.store, branch=name) as session,
+                    suppress(UnknownReference),
+                ):
                     return look(_core(session))
         raise
 

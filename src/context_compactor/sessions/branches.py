@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from copy import copy
-from itertools import count, takewhile
+from itertools import count
 
 import msgspec
 from msgspec import structs
@@ -18,13 +18,12 @@ from context_compactor.errors import BadSetting, SessionExists, UnknownSession
 from context_compactor.sessions.core import Core
 from context_compactor.sessions.events import JsonlSink
 from context_compactor.sessions.handoff import ORCHESTRATOR
-from context_compactor.sessions.lifecycle import LOGGED_EVENTS
+from context_compactor.sessions.lifecycle import LOGGED_EVENTS, branch_rows
 from context_compactor.sessions.state import SessionState, check_id, read_profile, read_session_state
 from context_compactor.store.rows import NewOriginal, OriginalRow
 
 # A history that is given is compared with so many branches, those used last; older ones are still there by their ids.
 _MOST_COMPARED = 50
-_MOST_LISTED = 1_000
 
 
 def root_of(core: Core) -> str:
@@ -32,17 +31,14 @@ def root_of(core: Core) -> str:
     return core.profile.root or core.id
 
 
-def branch_ids(core: Core) -> list[str]:
+def branch_ids(core: Core, most: int | None = _MOST_COMPARED) -> list[str]:
     """The branches of a conversation, the one used last first."""
     root = root_of(core)
-    named = takewhile(
-        lambda row: row.id.startswith(f"{root}~"), core.store.sessions(after=f"{root}~", limit=_MOST_LISTED)
-    )
-    found = [row for row in named if read_profile(row.profile).root == root]
+    found = branch_rows(core.store, root)
     with suppress(UnknownSession):
         found.append(core.store.session(root))
     found.sort(key=lambda row: row.updated_at, reverse=True)
-    return [row.id for row in found[:_MOST_COMPARED]]
+    return [row.id for row in found[:most]]
 
 
 def open_branch(core: Core, session_id: str) -> Core:
@@ -58,14 +54,20 @@ def open_branch(core: Core, session_id: str) -> Core:
     return branch
 
 
-def current_branch(core: Core) -> Core:
-    """The branch of a conversation that was used last; the session itself when there is no other."""
-    if not core.profile.branch:
+def find_branch(core: Core, name: str | None = None) -> Core:
+    """The branch of a conversation with this id; without one, the branch that was used last."""
+    wanted = name or core.profile.branch
+    if wanted in ("", core.id):
         return core
     try:
-        return open_branch(core, core.profile.branch)
-    except UnknownSession:  # it was deleted
-        return core
+        branch = open_branch(core, wanted)
+    except UnknownSession:
+        if name is None:  # it was deleted
+            return core
+        raise
+    if branch.profile.root != core.id:
+        raise BadSetting(f"branch: {wanted!r:.80} is not a branch of session {core.id!r:.80}")
+    return branch
 
 
 def note_current(core: Core) -> None:

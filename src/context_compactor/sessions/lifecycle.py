@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,9 +31,11 @@ from context_compactor.store.rows import MESSAGE, SessionRow, timestamp
 if TYPE_CHECKING:
     from context_compactor.sessions.core import Schedule
 
+_MOST_BRANCHES = 10_000
+
 
 def delete_session(session_id: str, *, store: str | Store | None = None) -> None:
-    """Delete a session for good, without opening it; `UnknownSession` if there is none.
+    """Delete a session for good with its branches, without opening it; `UnknownSession` if there is none.
 
     `Session.delete` says what is deleted.
     """
@@ -40,12 +43,22 @@ def delete_session(session_id: str, *, store: str | Store | None = None) -> None
     kept = connect(address, create=False) if store is None or isinstance(store, str) else store
     try:
         try:
-            delete_from(kept, session_id, project=project_of(address) if address else None)
+            project = project_of(address) if address else None
+            for branch in branch_rows(kept, session_id):
+                delete_from(kept, branch.id, project=project)
+            delete_from(kept, session_id, project=project)
         finally:
             clear_deleted(kept)
     finally:
         if address:
             kept.close()
+
+
+def branch_rows(store: Store, root: str) -> list[SessionRow]:
+    """The branches of a conversation, without the session that has its id."""
+    rows = store.sessions(after=f"{root}~", limit=_MOST_BRANCHES)
+    named = takewhile(lambda row: row.id.startswith(f"{root}~"), rows)
+    return [row for row in named if read_profile(row.profile).root == root]
 
 
 def delete_from(

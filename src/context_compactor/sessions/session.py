@@ -35,7 +35,7 @@ from context_compactor.sessions import views
 from context_compactor.sessions.append import AppendOutcome, ReadyMessages, append, make_ready
 from context_compactor.sessions.archive import export_all
 from context_compactor.sessions.automatic import check_on_open, fresh_window, respond
-from context_compactor.sessions.branches import current_branch, fork, note_current
+from context_compactor.sessions.branches import branch_ids, find_branch, fork, note_current
 from context_compactor.sessions.checkpoints import current_checkpoint, resume, write_checkpoint
 from context_compactor.sessions.compaction import compact, finish_export
 from context_compactor.sessions.core import Clock, Core, wall_clock
@@ -165,6 +165,7 @@ class Session:
         layouts: Sequence[Layout] = (),
         owner: str | None = None,
         profile: Literal["project", "embedded"] = "project",
+        branch: str | None = None,
     ) -> Self:
         """Open a session: create it, or continue it if it exists, also from another process.
 
@@ -178,6 +179,9 @@ class Session:
         With the profile `embedded` nothing is written but the store, and nothing is learned from other sessions: for
         agents inside of a program of yours. With `project`, the default, checkpoint, log and readable archive are
         written beside a store that is a file.
+
+        A conversation that has branched (see `sync` and `truncate`) goes on in the branch that was used last; `branch`
+        is the id of another one.
         """
         own = load_strategies(strategies), check_layouts(layouts)
         core = open_core(
@@ -198,7 +202,7 @@ class Session:
             is_embedded=check_profile(profile) == "embedded",
         )
         core.strategies, core.layouts = own
-        return cls(current_branch(core), owns_store=store is None or isinstance(store, str))
+        return cls(find_branch(core, branch), owns_store=store is None or isinstance(store, str))
 
     def __enter__(self) -> Self:
         return self
@@ -491,7 +495,7 @@ class Session:
         return views.totals(self._core)
 
     def delete(self) -> None:
-        """Delete the session for good, with its archive, its facts and the files made from it, and close it.
+        """Delete the session for good, with its branches, archive, facts and the files made from it, and close it.
 
         It cannot be brought back. Running work is cancelled; others who have it open get `DeletedSession` at their next
         change. Contents that other sessions share stay. `delete_session` does this without opening the session.
@@ -500,8 +504,9 @@ class Session:
         try:
             core.row()  # which must be there still
             self.cancel()
-            is_it = core.refuse_other
-            delete_from(core.store, core.id, bus=core.bus, clock=core.clock, project=core.project, is_it=is_it)
+            for name in {*branch_ids(core, most=None), core.id}:
+                is_it = core.refuse_other if name == core.id else lambda _: None
+                delete_from(core.store, name, bus=core.bus, clock=core.clock, project=core.project, is_it=is_it)
             clear_deleted(core.store)
         finally:
             self.close()

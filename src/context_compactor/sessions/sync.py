@@ -168,9 +168,8 @@ class HistorySync:
         at = position - bisect_left(others, position) - place.leading - 1 + place.shift
         if not 0 <= at < len(self._given.raws):
             return None
-        if self._given.raws[at] == raw:
-            return at
-        return at if message_digest(place.core.dialect([raw]).parse([raw])[0]) == self._given.digests[at] else None
+        same = self._given.raws[at] == raw or _digest(place.core, self._given.raws[at]) == _digest(place.core, raw)
+        return at if same else None
 
     def _positions_of_others(self, core: Core) -> list[int]:
         """Where in the log of a branch there is no message."""
@@ -184,6 +183,10 @@ class HistorySync:
 def _place(core: Core) -> PlaceInHistory:
     ends, messages = complete_lineage(core), core.row().messages
     return PlaceInHistory(core, messages, *((ends[0].number - 1, ends[1].link) if ends else (messages, b"")))
+
+
+def _digest(core: Core, raw: Raw) -> bytes:
+    return message_digest(core.dialect([raw]).parse([raw])[0])
 
 
 def _continues(place: PlaceInHistory, given: GivenHistory) -> bool:

@@ -1,0 +1,106 @@
+"""Google's Agent Development Kit: a plugin that keeps every agent of an app inside its context window.
+
+app = App(name="work", root_agent=agent, plugins=[CompactorPlugin(window=200_000)])
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from urllib.parse import quote
+
+from context_compactor.integrations.conversations import Conversations, importing
+from context_compactor.sessions.session import Session
+
+with importing("adk", "google-adk>=2.0"):
+    from google.adk.agents.context import Context
+    from google.adk.models.llm_request import LlmRequest
+    from google.adk.plugins.base_plugin import BasePlugin
+    from google.adk.tools.base_tool import BaseTool
+    from google.genai import types
+
+# How ADK marks an agent's `instruction` beside a `static_instruction`. It stands at the end of each request anew, so it
+# is no part of the history.
+_INSTRUCTION_MARK = "<<<BEGIN_SYSTEM_INSTRUCTION>>>"
+
+
+class CompactorPlugin(BasePlugin):
+    """Keeps all agents of an app inside the window, and gives them the tools `recall`, `search_archive` and `facts`.
+
+    Give it to the app: `App(plugins=[CompactorPlugin(window=200_000)])`. Options are those of `Session.open`. `session`
+    is for an app with one conversation; otherwise each agent of each ADK session has one under the id
+    `app/user/session/agent`. The events of the ADK session stay as they are.
+    """
+
+    def __init__(
+        self, session: Session | str | None = None, *, name: str = "context_compactor", **options: Any
+    ) -> None:
+        super().__init__(name)
+        self._conversations = Conversations(session, **options)
+
+    def session(self, context: Context) -> Session:
+        """The session of the agent that a callback or a tool is called for."""
+        own = context.session
+        names = [own.app_name, own.user_id, own.id, context.agent_name, context.isolation_scope]
+        return self._conversations.session("/".join(quote(name, safe="@ ") for name in names if name))
+
+    async def before_model_callback(self, *, callback_context: Context, llm_request: LlmRequest) -> None:
+        """Replace the contents of the request by what fits."""
+        if not llm_request.previous_interaction_id:  # otherwise the provider keeps the history
+            await asyncio.to_thread(self._compact, callback_context, llm_request)
+
+    async def close(self) -> None:
+        """Close the sessions; the runner calls it."""
+        await asyncio.to_thread(self._conversations.close)
+
+    def _compact(self, context: Context, request: LlmRequest) -> None:
+        session, config = self.session(context), request.config
+        if _takes_functions(config):
+            functions = session.tools("gemini")[0]["functionDeclarations"]
+            request.append_tools([_ArchiveTool(self, function) for function in functions])
+        moving = [content for content in request.contents if _is_instruction(content)]
+        history = [content for content in request.contents if not _is_instruction(content)]
+        behind = len(request.contents) - request.contents.index(moving[-1]) - 1 if moving else 0
+        system = [config.system_instruction, *moving]
+        sent = session.sync(history, _last_usage(context), config.tools, [each for each in system if each])
+        kept = [
+            types.Content.model_validate(raw) if source is None else history[source]
+            for raw, source in zip(sent, sent.sources, strict=True)
+        ]
+        at = max(0, len(kept) - behind)
+        request.contents = [*kept[:at], *moving, *kept[at:]]
+
+
+class _ArchiveTool(BaseTool):
+    def __init__(self, plugin: CompactorPlugin, function: dict[str, Any]) -> None:
+        super().__init__(name=function["name"], description=function["description"])
+        self._plugin = plugin
+        self._function = function
+
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        return types.FunctionDeclaration.model_validate(self._function)
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: Context) -> str:
+        return await asyncio.to_thread(lambda: self._plugin.session(tool_context).call(self.name, args))
+
+
+def _takes_functions(config: types.GenerateContentConfig) -> bool:
+    """Whether functions may be added: many models refuse them beside tools of their own or a schema for the answer."""
+    if any(getattr(tool, "function_declarations", None) for tool in config.tools or ()):
+        return True
+    return not (config.tools or config.response_schema or config.response_json_schema)
+
+
+def _is_instruction(content: types.Content) -> bool:
+    return content.role == "user" and any(_INSTRUCTION_MARK in (part.text or "") for part in content.parts or ())
+
+
+def _last_usage(context: Context) -> types.GenerateContentResponseUsageMetadata | None:
+    """What was reported for the last reply of the agent; nothing when that was taken back since."""
+    own = (context.agent_name, context.branch, context.isolation_scope)
+    for event in reversed(context.session.events):
+        if event.actions.rewind_before_invocation_id:
+            return None
+        if event.usage_metadata and (event.author, event.branch, event.isolation_scope) == own:
+            return event.usage_metadata
+    return None
