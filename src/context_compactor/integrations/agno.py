@@ -14,7 +14,6 @@ from context_compactor.sessions.tool_schemas import RECALL, ArchiveTool, schema_
 from context_compactor.sessions.tools import TOOLS
 
 with importing("agno", "agno>=3.1"):
-    from agno.media import Image
     from agno.models.base import Model
     from agno.models.message import Message
     from agno.run import RunContext
@@ -35,7 +34,7 @@ def with_compactor(model: ModelT, session: Session | str | None = None, **option
     or under `<session id>/<agent name>` for an agent with a name; `session`, an open one or an id, is for an agent with
     one conversation. Requests that agno makes on the side, such as for memories, are left alone.
     """
-    if not isinstance(model, Model) or isinstance(model, _CompactedModel):
+    if isinstance(model, _CompactedModel) or not isinstance(model, Model):
         raise BadSetting(f"model: expected a model of agno such as OpenAIChat(…), got {type(model).__name__}")
     conversations = Conversations(session, **{"dialect": "openai-chat", "model": model.id, **options})
     # agno copies models deeply, but not their class: all copies share the conversations. It also compares class names.
@@ -92,10 +91,10 @@ class _CompactedModel:
         if any(tool.get("function", {}).get("name") == RECALL.name for tool in tools or ()):
             session.tools("openai")
         messages = normalize_tool_messages(messages)
-        sent = session.sync([_as_plain(message) for message in messages], usage=self._usage(messages), tools=tools or [])
-        return [
-            _from_plain(plain) if at is None else messages[at] for plain, at in zip(sent, sent.sources, strict=True)
-        ]
+        history = [_as_plain(message) for message in messages]
+        sent = session.sync(history, usage=self._usage(messages), tools=tools or [])
+        pairs = zip(sent, sent.sources, strict=True)
+        return [_from_plain(plain) if at is None else messages[at] for plain, at in pairs]
 
     def _usage(self, messages: Sequence[Message]) -> dict[str, int] | None:
         """What was reported for the last reply."""
@@ -133,8 +132,8 @@ def _as_plain(message: Message) -> dict[str, Any]:
     if isinstance(content, list) and not all(isinstance(block, dict) for block in content):
         content = json.dumps(content, ensure_ascii=False, default=str)
     media = images_to_message(message.images or [])
-    for file in (*(message.files or ()), *(message.audio or ()), *(message.videos or ())):
-        media.append({"type": "file", "file": {"filename": str(file.url or file.filepath or file.id)}})
+    files: list[Any] = [*(message.files or ()), *(message.audio or ()), *(message.videos or ())]
+    media += [{"type": "file", "file": {"filename": str(file.url or file.filepath or file.id)}} for file in files]
     if media:
         content = [*(content if isinstance(content, list) else [{"type": "text", "text": content}]), *media]
     blocks = (message.provider_data or {}).get("content_blocks") or []
@@ -144,17 +143,7 @@ def _as_plain(message: Message) -> dict[str, Any]:
 
 
 def _from_plain(plain: dict[str, Any]) -> Message:
-    content, images = plain.get("content"), []
-    if isinstance(content, list):
-        texts = []
-        for block in content:
-            url = block["image_url"]["url"] if block.get("type") == "image_url" else ""
-            if url.startswith("data:"):
-                images.append(Image.from_base64(url.partition(",")[2], mime_type=url[5:].partition(";")[0]))
-            elif url:
-                images.append(Image(url=url))
-            else:
-                texts.append(block.get("text") or f"[{block.get('file', block).get('filename', block.get('type'))}]")
-        content = "\n\n".join(texts)
-    fields = {name: plain[name] for name in ("tool_calls", "tool_call_id", "tool_name") if name in plain}
-    return Message(role=plain["role"], content=content, images=images or None, **fields)
+    content = plain.get("content")
+    if isinstance(content, list):  # images are sent as long as agno gives them
+        content = "\n\n".join(block.get("text") or f"[{block.get('type')}]" for block in content)
+    return Message(role=plain["role"], content=content, **{name: plain[name] for name in _FIELDS if name in plain})

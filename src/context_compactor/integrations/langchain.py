@@ -29,9 +29,9 @@ with importing("langchain", "langchain>=1.0"):
     from langchain_core.utils.function_calling import convert_to_openai_tool
     from langgraph.config import get_config
 
-# A reply has its calls in `tool_calls`; these blocks of its content say the same again.
-_REPEATED_CALLS = ("tool_use", "tool_call", "function_call", "invalid_tool_call")
-_THINKING = ("thinking", "redacted_thinking")
+# Blocks in the content of a reply: calls, which it has in `tool_calls` as well, and thinking.
+_CALLS = ("tool_call", "invalid_tool_call")
+_THINKING = ("reasoning", "thinking", "redacted_thinking")
 
 
 class CompactorMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
@@ -121,47 +121,43 @@ def _usage(reply: AIMessage | None) -> dict[str, int] | None:
 
 def _as_openai(message: BaseMessage) -> list[dict[str, Any]]:
     """A message in OpenAI's form; several where a user message has results of tools in it."""
-    message = _with_plain_reply(message) if isinstance(message, AIMessage) else message
-    try:
-        plain = convert_to_openai_messages([message])
-    except ValueError:  # a block that OpenAI has no form for, such as a video, stays as it is
-        blocks = [{"type": "text", "text": block} if isinstance(block, str) else block for block in message.content]
-        plain = [{**convert_to_openai_messages(message.model_copy(update={"content": ""})), "content": blocks}]
-    if isinstance(message, AIMessage) and message.invalid_tool_calls:
-        plain[0]["tool_calls"] = [*plain[0].get("tool_calls", ()), *map(_as_call, message.invalid_tool_calls)]
+    more: dict[str, Any] = {}
+    if isinstance(message, AIMessage) and isinstance(message.content, list):
+        blocks: list[Any] = [block for block in message.content_blocks if block["type"] not in _CALLS]
+        blocks = [block.get("value", block) for block in blocks]  # what is not LangChain's own is wrapped
+        more["thinking_blocks"] = [_as_thinking(block) for block in blocks if block.get("type") in _THINKING]
+        rest = [block for block in blocks if block.get("type") not in _THINKING]
+        message = message.model_copy(update={"content": rest})
     if isinstance(message, ToolMessage) and message.status == "error":
-        plain[0]["status"] = message.status
-    return plain
-
-
-def _with_plain_reply(message: AIMessage) -> AIMessage:
-    if isinstance(message.content, str):
-        return message
-    has_calls = bool(message.tool_calls or message.invalid_tool_calls)
-    blocks = [
-        _as_thinking(block) if isinstance(block, dict) and block.get("type") == "reasoning" else block
-        for block in message.content
-        if not (has_calls and isinstance(block, dict) and block.get("type") in _REPEATED_CALLS)
-    ]
-    return message.model_copy(update={"content": blocks})
+        more["status"] = message.status
+    try:
+        first, *others = convert_to_openai_messages([message])
+    except ValueError:  # a block that OpenAI has no form for, such as a video, stays as it is
+        more["content"] = [
+            {"type": "text", "text": each} if isinstance(each, str) else each for each in message.content
+        ]
+        first, *others = convert_to_openai_messages([message.model_copy(update={"content": ""})])
+    if isinstance(message, AIMessage) and message.invalid_tool_calls:
+        more["tool_calls"] = [*first.get("tool_calls", ()), *map(_unreadable_call, message.invalid_tool_calls)]
+    return [{**first, **more}, *others]
 
 
 def _as_thinking(block: dict[str, Any]) -> dict[str, Any]:
-    """Reasoning in LangChain's or OpenAI's form as the thinking block that it stands for."""
-    text = block.get("reasoning") or "\n".join(part.get("text", "") for part in block.get("summary") or ())
-    return {"type": "thinking", "thinking": text, "signature": block.get("extras", {}).get("signature", "")}
+    if block["type"] != "reasoning":
+        return block
+    return {"type": "thinking", "thinking": block.get("reasoning", ""), **block.get("extras", {})}
 
 
-def _as_call(call: InvalidToolCall) -> dict[str, Any]:
+def _unreadable_call(call: InvalidToolCall) -> dict[str, Any]:
     function = {"name": call["name"] or "unknown", "arguments": call["args"] or ""}
     return {"id": call["id"], "type": "function", "function": function}
 
 
-def _from_openai(plain: dict[str, Any]) -> AnyMessage:
+def _from_openai(plain: dict[str, Any]) -> Any:
     """A message that was written or shortened. A reply keeps no thinking: that belongs to the reply as it was."""
+    plain = {"content": "", **plain}
+    plain.pop("thinking_blocks", None)
     calls, invalid = default_tool_parser(plain.pop("tool_calls", None) or [])
-    if isinstance(plain.get("content"), list):
-        plain["content"] = [block for block in plain["content"] if block.get("type") not in _THINKING]
-    (message,) = convert_to_messages([{"content": "", **plain}])
+    (message,) = convert_to_messages([plain])
     is_reply = isinstance(message, AIMessage)
     return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": invalid}) if is_reply else message

@@ -11,12 +11,13 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from msgspec import Struct
 
-from context_compactor.errors import BadSetting
+from context_compactor.errors import BadInput, BadSetting
 from context_compactor.integrations.conversations import Conversations, importing
 from context_compactor.sessions.session import Session
 from context_compactor.sessions.sync import SyncedMessages
 
 with importing("litellm", "litellm>=1.80"):
+    from litellm.exceptions import BadRequestError
     from litellm.integrations.custom_prompt_management import CustomPromptManagement
 
 _log = logging.getLogger("context_compactor")
@@ -53,14 +54,17 @@ class CompactorHandler(CustomPromptManagement):
         self._in_proxy = self._has_warned = False
 
     def session(self, conversation: str) -> Session:
-        """The session of a conversation in the SDK: its `tools` may be offered to the model, and `call` answers them."""
+        """The session of a conversation in the SDK: offer its `tools` to the model, and `call` them."""
         return self._conversations.session(conversation)
 
     async def async_pre_call_hook(self, user_api_key_dict: Any, cache: Any, data: Any, call_type: Any) -> Any:  # noqa: ARG002
         """LiteLLM calls it in the proxy. A conversation belongs to the key that is used: no other one shares it."""
         self._in_proxy, key = True, user_api_key_dict
         owner = sha256(json.dumps([key.api_key, key.user_id, key.team_id]).encode()).hexdigest()[:24]
-        return await self._fit(data, call_type, f"{owner}-")
+        try:
+            return await self._fit(data, call_type, f"{owner}-")
+        except BadInput as error:
+            raise BadRequestError(str(error), data.get("model"), llm_provider="") from error
 
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
         """LiteLLM calls it in asynchronous functions of the SDK; also for calls that it makes within another one."""
@@ -71,7 +75,7 @@ class CompactorHandler(CustomPromptManagement):
         return await self._fit(kwargs, getattr(call_type, "value", ""))
 
     def get_chat_completion_prompt(
-        self, model: str, messages: list[Any], non_default_params: dict[str, Any], *args: Any, **kwargs: Any
+        self, model: str, messages: list[Any], non_default_params: dict[str, Any], *_: Any, **kwargs: Any
     ) -> tuple[str, list[Any], dict[str, Any]]:
         """LiteLLM calls it in `completion` with a `prompt_id`, and gives it nothing else of the call."""
         variables = kwargs.get("prompt_variables") or {}
@@ -82,7 +86,7 @@ class CompactorHandler(CustomPromptManagement):
             messages = _originals(messages, session.sync(messages, variables.get("usage"), variables.get("tools")))
         return model, messages, non_default_params
 
-    def should_run_prompt_management(self, prompt_id: str | None, *args: Any, **kwargs: Any) -> bool:
+    def should_run_prompt_management(self, prompt_id: str | None, *_: Any, **__: Any) -> bool:
         """Whether a call asks for this handler by its `prompt_id`."""
         return prompt_id == _PROMPT_ID
 
@@ -97,7 +101,9 @@ class CompactorHandler(CustomPromptManagement):
         if not field or isinstance(history, (str, SyncedMessages)) or any(map(data.get, _KEPT_ELSEWHERE)):
             return None
         if not conversation or not isinstance(history, list) or not history:
-            self._warn()
+            if not self._has_warned:
+                self._has_warned = True
+                _log.warning("LiteLLM: a call was left alone. Try: litellm_session_id, and messages by keyword.")
             return None
         session = await asyncio.to_thread(self.session, owner + conversation)
         last = self._last_calls.get(session)
@@ -107,11 +113,6 @@ class CompactorHandler(CustomPromptManagement):
         self._last_calls[session] = self._calls[str(data.get("litellm_call_id"))] = _Call(len(history), history[-1])
         data[field] = _originals(history, fitted)
         return data
-
-    def _warn(self) -> None:
-        if not self._has_warned:
-            self._has_warned = True
-            _log.warning("LiteLLM: a call was left alone. Try: litellm_session_id with each, and messages by keyword.")
 
 
 def _originals(history: list[Any], fitted: SyncedMessages) -> SyncedMessages:
