@@ -105,7 +105,7 @@ def test_a_question_that_the_user_typed_is_never_shortened():
 def test_a_question_on_one_long_line_keeps_its_first_words_however_small_the_target():
     result = compact(talk_in("openai-chat").user("Read this. " + "Rule. " * 3_000).messages, target_tokens=100)
     assert result.messages[-1]["content"].startswith("Read this. Rule.")
-    assert 'recall("turn_001")' in result.messages[-1]["content"]
+    assert "left out: turn_001]" in result.messages[-1]["content"]
     assert result.report.tokens_after <= 100
 
 
@@ -177,7 +177,7 @@ def test_a_question_that_was_shortened_before_keeps_the_id_of_its_first_original
     second = compact(first.messages, target_tokens=3_500, settings=Settings(min_gain_percent=0))
     (ref,) = [one.id for one in first.report.archived if "Why does the deploy" in one.summary]
     assert second.report.tokens_after <= 3_500
-    assert f'recall("{ref}")' in last_text(second.messages, "openai-chat")
+    assert f"left out: {ref}]" in last_text(second.messages, "openai-chat")
     assert ref not in second.archive
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import json
 import re
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -34,7 +35,6 @@ from context_compactor.integrations.adk import CompactorPlugin
 from context_compactor.testing import ScriptedCall, ScriptedReply, StrictServer
 from tests.integrations.scenario import (
     ANSWER,
-    HEADER,
     NEXT_TASK,
     RULES,
     STEPS,
@@ -48,6 +48,15 @@ from tests.integrations.scenario import (
     script,
     strict_server,
 )
+
+pytestmark = [
+    # Google's client makes a subclass of aiohttp's session.
+    pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning"),
+    pytest.mark.filterwarnings(r"ignore:\[EXPERIMENTAL\] EventsCompactionConfig:UserWarning"),
+]
+
+# Nobody closes the sockets of a client whose loop is not ours.
+leaves_sockets = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/frameworks/adk.md"
 STREAM = RunConfig(streaming_mode=StreamingMode.SSE)
@@ -75,20 +84,32 @@ def engineer(model: Gemini, **options: Any) -> Agent:
 
 
 @asynccontextmanager
-async def running(agent: Agent, *plugins: CompactorPlugin, service: Any = None, **options: Any) -> AsyncIterator[Runner]:
+async def running(
+    agent: Agent, *plugins: CompactorPlugin, service: Any = None, **options: Any
+) -> AsyncIterator[Runner]:
     app = App(name="work", root_agent=agent, plugins=list(plugins), **options)
-    async with Runner(app=app, session_service=service or InMemorySessionService(), auto_create_session=True) as runner:
-        yield runner
-    for each in (agent, *agent.sub_agents):
-        await each.canonical_model.api_client.aio.aclose()
+    helpers = [tool.agent for tool in agent.tools if isinstance(tool, AgentTool)]
+    try:
+        async with Runner(
+            app=app, session_service=service or InMemorySessionService(), auto_create_session=True
+        ) as runner:
+            yield runner
+    finally:
+        for each in (agent, *agent.sub_agents, *helpers):
+            await each.canonical_model.api_client.aio.aclose()
+
+
+@pytest.fixture
+def collected() -> Iterator[None]:
+    """What a test leaves is removed while its filters for warnings count."""
+    yield
+    gc.collect()
 
 
 async def ask(runner: Runner, task: str, *, user: str = "ann", session: str = "s1", **options: Any) -> Event:
     """Give the agent a task; its last event."""
     message = types.UserContent(task)
-    said = [
-        each async for each in runner.run_async(user_id=user, session_id=session, new_message=message, **options)
-    ]
+    said = [each async for each in runner.run_async(user_id=user, session_id=session, new_message=message, **options)]
     return said[-1]
 
 
@@ -96,7 +117,9 @@ def text_of(event: Event) -> str | None:
     return event.content.parts[0].text if event.content and event.content.parts else None
 
 
-def work(url: str, folder: Path, *tasks: str, kind: type[Gemini] = Gemini, run: Any = None, **options: Any) -> list[Any]:
+def work(
+    url: str, folder: Path, *tasks: str, kind: type[Gemini] = Gemini, run: Any = None, **options: Any
+) -> list[Any]:
     """The answers of an agent that is given one task after the other."""
 
     async def answers() -> list[Any]:
@@ -143,6 +166,8 @@ def test_a_streamed_run_is_kept_in_the_window_too(tmp_path: Path):
     assert all(request.path.endswith(":streamGenerateContent") for request in server.requests)
 
 
+@leaves_sockets
+@pytest.mark.usefixtures("collected")
 def test_a_synchronous_run_is_kept_in_the_window_too(tmp_path: Path):
     server = strict_server()
     with server.serve() as url:
@@ -228,9 +253,7 @@ def test_after_a_rewind_nothing_of_the_way_that_was_left_is_sent_and_the_next_ru
             await ask(runner, TASK)
             last = await ask(runner, "Take the first way.")
             assert text_of(last) == "It was left."
-            await runner.rewind_async(
-                user_id="ann", session_id="s1", rewind_before_invocation_id=last.invocation_id
-            )
+            await runner.rewind_async(user_id="ann", session_id="s1", rewind_before_invocation_id=last.invocation_id)
             before = len(server.requests)
             await ask(runner, "Take the second way.")
             await ask(runner, NEXT_TASK)
@@ -339,10 +362,16 @@ def test_an_agent_that_takes_over_has_a_session_of_its_own_and_both_go_on(tmp_pa
             assert len(session.compactions()) >= 2
 
 
+@pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated:DeprecationWarning")  # AgentTool uses it
 @pytest.mark.parametrize("is_tool", [True, False])
 def test_an_agent_that_is_a_tool_does_not_disturb_the_conversation_and_can_recall(tmp_path: Path, is_tool: bool):
     steps = reads(*map(file_path, range(1, 31)))
-    helped = [calls("helper", {"request": "Look."}), *steps, calls("recall", {"id": "file_003"}), ScriptedReply("Seen.")]
+    helped = [
+        calls("helper", {"request": "Look."}),
+        *steps,
+        calls("recall", {"id": "file_003"}),
+        ScriptedReply("Seen."),
+    ]
     server = strict_server([*steps[:10], *helped, *helped, *steps[10:], ScriptedReply(ANSWER)])
 
     async def talk(url: str) -> Any:
@@ -350,14 +379,14 @@ def test_an_agent_that_is_a_tool_does_not_disturb_the_conversation_and_can_recal
         helper = engineer(model_at(url), name="helper", description="It helps.", **mode)
         own = {"tools": [read_file, AgentTool(helper)]} if is_tool else {"sub_agents": [helper]}
         async with running(engineer(model_at(url), **own), plugin_in(tmp_path)) as runner:
-            answer = text_of(await ask(runner, TASK))
-        await helper.canonical_model.api_client.aio.aclose()
-        return answer
+            return text_of(await ask(runner, TASK))
 
     with server.serve() as url:
         assert asyncio.run(talk(url)) == ANSWER
     assert (figures(server).refused, figures(server).rules) == (0, len(RULES))
-    recalled = [request for request in server.requests if '"name": "recall"' in json.dumps(request.body["contents"][-1:])]
+    recalled = [
+        request for request in server.requests if '"name": "recall"' in json.dumps(request.body["contents"][-1:])
+    ]
     assert len(recalled) == 2
     assert all("def part_3_7" in json.dumps(request.body["contents"][-1]) for request in recalled)
     with opened(tmp_path) as session:
@@ -459,7 +488,9 @@ def _with_the_plugin() -> RunFigures:
 def _on_its_own(summarizer: type[LlmEventSummarizer] | None) -> RunFigures:
     """ADK alone. Its summaries repeat the task word for word, as by a model that loses nothing."""
     server = strict_server()
-    summaries = strict_server([ScriptedReply(f"The user asked: {TASK} Tools used: read_file. Nothing is wrong so far.")])
+    summaries = strict_server(
+        [ScriptedReply(f"The user asked: {TASK} Tools used: read_file. Nothing is wrong so far.")]
+    )
 
     async def talk(url: str, other_url: str) -> None:
         writer = model_at(other_url)
@@ -481,13 +512,14 @@ def _on_its_own(summarizer: type[LlmEventSummarizer] | None) -> RunFigures:
 
 def test_the_plugin_overflows_less_and_keeps_no_fewer_rules_than_adks_own_compaction():
     found = compare()
-    print("\n".join([HEADER, *(each.line(name) for name, each in found.items())]))
     ours = found["context-compactor"]
     assert (ours.refused, ours.requests) == (0, STEPS + 1)
     assert all(ours.rules >= each.rules for each in found.values())
     assert found["nothing"].overflows == 1
 
 
+@leaves_sockets
+@pytest.mark.usefixtures("collected")
 def test_the_snippet_of_the_page_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

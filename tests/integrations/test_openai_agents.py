@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import sys
 import tempfile
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ from agents.memory import OpenAIResponsesCompactionSession
 from openai import AsyncOpenAI, BadRequestError
 
 from context_compactor import Session
-from context_compactor.errors import BadSetting
+from context_compactor.errors import BadSetting, MissingExtra
 from context_compactor.integrations.openai_agents import CompactorSession, compactor_filter, recall_tools
 from context_compactor.testing import ScriptedCall, ScriptedReply, StrictServer
 from tests.integrations.scenario import (
@@ -295,6 +297,26 @@ def test_two_conversations_at_once_do_not_mix(tmp_path: Path):
         assert not any(f"I am {other}" in str(sent(servers[name], at)) for at in range(STEPS + 1))
 
 
+@pytest.mark.parametrize("kind", MODELS)
+def test_calls_in_parallel_and_a_run_that_stopped_for_approval_stay_in_one_branch(tmp_path: Path, kind: Any):
+    calls = tuple(ScriptedCall(name, {"path": file_path(1)}) for name in ("risky", "read_file", "read_file"))
+    server = strict_server([ScriptedReply("I read.", calls=calls), *texts(2)])
+
+    async def talk(url: str, session: Session) -> None:
+        async with client_of(url) as client:
+            agent = engineer(kind("gpt-5", client), session)
+            agent.tools.append(function_tool(read_file, name_override="risky", needs_approval=True))
+            stopped = (await run(agent, TASK, session)).to_state()
+            stopped.approve(stopped.get_interruptions()[0])
+            for given in (stopped, NEXT_TASK):
+                await run(agent, given, session)
+
+    with server.serve() as url, opened(tmp_path) as session:
+        asyncio.run(talk(url, session))
+        assert (figures(server).refused, figures(server).rewrites, session.id) == (0, 0, "run")
+        assert len(session.history()) == 11
+
+
 def test_a_handoff_that_changes_the_history_leaves_the_stored_one_whole(tmp_path: Path):
     to_fixer = ScriptedReply(calls=(ScriptedCall("transfer_to_fixer", {}),))
     server = strict_server([*script(4)[:-1], to_fixer, *script(30), *texts(1)])
@@ -339,6 +361,14 @@ def test_an_agent_that_is_a_tool_does_not_disturb_the_conversation(tmp_path: Pat
 def test_what_is_not_a_session_of_ours_is_refused_with_a_word(use: Any, wrong: Any):
     with pytest.raises(BadSetting, match=f"expected a Session of context_compactor, got {type(wrong).__name__}"):
         use(wrong)
+
+
+def test_without_the_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
+    adapter = "context_compactor.integrations.openai_agents"
+    monkeypatch.setitem(sys.modules, "agents", None)
+    monkeypatch.delitem(sys.modules, adapter)
+    with pytest.raises(MissingExtra, match="openai-agents"):
+        import_module(adapter)
 
 
 def test_the_filter_and_the_tools_take_the_sdks_session_as_well(tmp_path: Path):

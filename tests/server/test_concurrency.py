@@ -58,10 +58,10 @@ def test_an_append_is_answered_while_a_large_result_of_another_session_is_being(
     large, small = server.made(), server.made()
     work, is_begun, may_go_on = getattr(*step), threading.Event(), threading.Event()
 
-    def held(*given):
+    def held(*given, **options):
         is_begun.set()
         wait_for(may_go_on)
-        return work(*given)
+        return work(*given, **options)
 
     call = {"id": "c", "type": "function", "function": {"name": "bash", "arguments": '{"command": "make"}'}}
     shown = "\n".join(f"step {at} wrote object_{at}.o" for at in range(9_000))

@@ -44,6 +44,7 @@ SESSIONS_OWN: dict[str, Any] = {
     "promote_to_memory": False,
     "notify_on_compact": True,
     "redact_secrets": True,
+    "recall_tool": True,
     "layout": "record",
 }
 OWN: dict[str, Any] = {

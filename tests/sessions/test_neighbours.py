@@ -89,10 +89,10 @@ def test_another_session_is_appended_to_in_the_middle_of_each_long_step(
         session.append({"role": "assistant", "content": "Hello, what is to be done?"})
         before = append_beside()
 
-        def watched(*given: Any) -> Any:
+        def watched(*given: Any, **options: Any) -> Any:
             if is_large(*given):
                 append_beside()
-            return work(*given)
+            return work(*given, **options)
 
         monkeypatch.setattr(holder, name, staticmethod(watched) if isinstance(holder, type) else watched)
         session.append(result())
@@ -316,14 +316,14 @@ def test_a_result_keeps_its_number_when_somebody_else_appends_while_it_is_made_r
     """Also when that happens each time it is made ready anew, so that it is done in the transaction at last."""
     cut, others = append.shorten_outputs, iter(range(10, 13))
 
-    def overtaken(*given: Any) -> Any:
+    def overtaken(*given: Any, **options: Any) -> Any:
         number = next(others, 0)
         if number and not _is_writing(session):
             with opened(place, "large") as other:
                 monkeypatch.setattr(append, "shorten_outputs", cut)
                 other.append(result(number, lines=3))
                 monkeypatch.setattr(append, "shorten_outputs", overtaken)
-        return cut(*given)
+        return cut(*given, **options)
 
     monkeypatch.setattr(append, "shorten_outputs", overtaken)
     session.append(result(1))

@@ -107,6 +107,7 @@ def test_a_handoff_and_a_checkpoint_are_continued_as_before(session: Session) ->
 
 
 def test_the_undo_is_redone_and_the_prepared_summary_is_used_as_before(session: Session) -> None:
+    session.tools()  # records of then named `recall`
     assert report(session.redo()) == EXPECTED["redone"]
     assert session.context() == EXPECTED["context after redo"]
     assert report(session.undo()) == EXPECTED["undone"]

@@ -157,7 +157,7 @@ def compactor(messages: list[RawMessage], budget: int, summarizer: str | Model |
     """Our own engine, with a summarizer only where one is given: that of the settings is never asked here."""
     import context_compactor
 
-    alone = structs.replace(load_settings().settings, summarizer=None)
+    alone = structs.replace(load_settings().settings, summarizer=None, recall_tool=True)
     found = context_compactor.compact(messages, target_tokens=budget, summarizer=summarizer, settings=alone)
     return MethodResult(
         found.messages,

@@ -39,8 +39,8 @@ class CompactorPlugin(BasePlugin):
 
     def session(self, context: Context) -> Session:
         """The session of the agent that a callback or a tool is called for."""
-        own = context.session
-        names = [own.app_name, own.user_id, own.id, context.agent_name, context.branch, context.isolation_scope]
+        own, branch = context.session, context.get_invocation_context().branch
+        names = [own.app_name, own.user_id, own.id, context.agent_name, branch, context.isolation_scope]
         return self._conversations.session("/".join(name.replace("%", "%25").replace("/", "%2F") for name in names if name))
 
     async def before_model_callback(self, *, callback_context: Context, llm_request: LlmRequest) -> None:
@@ -96,10 +96,11 @@ def _is_instruction(content: types.Content) -> bool:
 
 def _last_usage(context: Context) -> types.GenerateContentResponseUsageMetadata | None:
     """What was reported for the last reply of the agent; nothing when that was taken back since."""
-    own = (context.agent_name, context.branch, context.isolation_scope)
+    own = (context.agent_name, context.get_invocation_context().branch, context.isolation_scope)
     for event in reversed(context.session.events):
         if event.actions.rewind_before_invocation_id:
             return None
-        if event.usage_metadata and (event.author, event.branch, event.isolation_scope) == own:
+        is_own = (event.author, event.branch, event.isolation_scope) == own
+        if is_own and event.content and event.content.role == "model":
             return event.usage_metadata
     return None

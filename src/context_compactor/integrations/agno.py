@@ -34,8 +34,10 @@ def with_compactor(model: ModelT, session: Session | str | None = None, **option
     or under `<session id>/<agent name>` for an agent with a name; `session`, an open one or an id, is for an agent with
     one conversation. Requests that agno makes on the side, such as for memories, are left alone.
     """
-    if isinstance(model, _CompactedModel) or not isinstance(model, Model):
-        raise BadSetting(f"model: expected a model of agno such as OpenAIChat(…), got {type(model).__name__}")
+    given: Any = model
+    if isinstance(given, _CompactedModel) or not isinstance(given, Model):
+        problem = "a model that has one already" if isinstance(given, Model) else type(given).__name__
+        raise BadSetting(f"with_compactor: expected a model of agno such as OpenAIChat(…), got {problem}")
     conversations = Conversations(session, **{"dialect": "openai-chat", "model": model.id, **options})
     # agno copies models deeply, but not their class: all copies share the conversations. It also compares class names.
     kind: Any = type(type(model).__name__, (_CompactedModel, type(model)), {"_conversations": conversations})
@@ -53,9 +55,10 @@ def recall_tools(model: Model) -> list[Function]:
 
 def conversations_of(model: Model) -> Conversations:
     """The sessions of a model from `with_compactor`: `.session("id")` gives one, `.close()` closes all."""
-    if isinstance(model, _CompactedModel):
-        return model._conversations
-    raise BadSetting(f"model: expected one from with_compactor(…), got {type(model).__name__}")
+    given: Any = model
+    if isinstance(given, _CompactedModel):
+        return given._conversations
+    raise BadSetting(f"model: expected one from with_compactor(…), got {type(given).__name__}")
 
 
 class _CompactedModel:

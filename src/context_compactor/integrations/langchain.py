@@ -19,11 +19,12 @@ with importing("langchain", "langchain>=1.0"):
         AIMessage,
         AnyMessage,
         BaseMessage,
+        InvalidToolCall,
         ToolMessage,
         convert_to_messages,
         convert_to_openai_messages,
     )
-    from langchain_core.messages.tool import InvalidToolCall, default_tool_parser
+    from langchain_core.messages.tool import default_tool_parser
     from langchain_core.runnables import RunnableConfig
     from langchain_core.tools import BaseTool, StructuredTool
     from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -51,15 +52,15 @@ class CompactorMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     def session(self, config: RunnableConfig, messages: Sequence[BaseMessage] = ()) -> Session:
         """The session of a conversation, by the `thread_id` of a config.
 
-        Without one, and for an agent inside of another, a conversation is what begins with the same message.
+        Without one, and for an agent inside of another, it also goes by the id of the first message: whoever passes on
+        the messages of a run continues it.
         """
         place = config.get("configurable", {})
-        names = [place.get("thread_id")]
-        if not names[0] or "|" in place.get("checkpoint_ns", ""):
-            names.append(messages[0].id if messages else None)
-        session = self._conversations.session("/".join(str(name) for name in names if name))
+        thread, is_inner = place.get("thread_id"), "|" in place.get("checkpoint_ns", "")
+        first = messages[0].id if messages and (is_inner or not thread) else None
+        session = self._conversations.session("/".join(str(name) for name in (thread, first) if name))
         if self.tools:
-            session.tools()
+            session.tools()  # so that records name recall
         return session
 
     def close(self) -> None:
@@ -100,14 +101,15 @@ def compacted(
     """
     if not isinstance(session, Session):
         raise BadSetting(f"session: expected a Session, got {type(session).__name__}")
-    pieces = [(index, plain) for index, message in enumerate(messages) for plain in _as_openai(message)]
+    given = [(message, _as_openai(message)) for message in messages]
+    # What has become several messages is no longer one of the framework's own.
+    own = [message if len(plain) == 1 else None for message, plain in given for _ in plain]
     reply = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
     declared = None if tools is None else [convert_to_openai_tool(tool) for tool in tools]
-    sent = session.sync([plain for _, plain in pieces], usage=_usage(reply), tools=declared, system=system)
-    return [
-        _from_openai(plain) if at is None else messages[pieces[at][0]]
-        for plain, at in zip(sent, sent.sources, strict=True)
-    ]
+    history = [each for _, plain in given for each in plain]
+    sent = session.sync(history, usage=_usage(reply), tools=declared, system=system)
+    kept = [None if source is None else own[source] for source in sent.sources]
+    return [_from_openai(plain) if message is None else message for plain, message in zip(sent, kept, strict=True)]
 
 
 def _usage(reply: AIMessage | None) -> dict[str, int] | None:

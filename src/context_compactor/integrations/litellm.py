@@ -53,6 +53,10 @@ class CompactorHandler(CustomPromptManagement):
         self._calls: WeakValueDictionary[str, _Call] = WeakValueDictionary()
         self._in_proxy = self._has_warned = False
 
+    def close(self) -> None:
+        """Close the sessions of all conversations; the next call of one opens it again."""
+        self._conversations.close()
+
     def session(self, conversation: str) -> Session:
         """The session of a conversation in the SDK: offer its `tools` to the model, and `call` them."""
         return self._conversations.session(conversation)

@@ -49,10 +49,10 @@ class CompactorSession:
             raise BadSetting(
                 "a conversation cannot be stored that begins with instructions. Try: Agent(instructions=…)."
             )
-        # A handoff may have changed the history for the request; then its usage is not that of this one.
-        usage = self._new_usage(wrapper) if self.session.id == self._branch else None
-        self._branch = (await asyncio.to_thread(self.session.sync, every, usage=usage)).session_id
-        self._items = every
+        usage, is_same = self._new_usage(wrapper), self.session.id == self._branch
+        # The filter is in another branch when a handoff has changed the history: its usage is not that of this one.
+        synced = await asyncio.to_thread(self.session.sync, every, usage=usage if is_same else None)
+        self._items, self._branch = every, synced.session_id
 
     async def pop_item(self, *, wrapper: RunContextWrapper[Any] | None = None) -> TResponseInputItem | None:
         """Take off the last item: the conversation goes on in a branch without it."""
@@ -123,22 +123,15 @@ async def _declared_tools(call: CallModelData[Any]) -> list[dict[str, Any]]:
     return [{"type": "function", "name": name, "description": text, "parameters": given} for name, text, given in found]
 
 
-# The SDK gives all items that come from chat completions the same id: it would make equal answers one. And it needs an
-# id in an assistant's message to send it as a chat message.
+# The SDK gives the same id to all items that come from chat completions, by which equal answers would count as one. But
+# it needs an id in an assistant's message to make a chat message of it.
 def _without_ids(items: Sequence[Any]) -> list[Any]:
-    return [
-        {key: value for key, value in item.items() if key != "id"} if _id(item) == FAKE_RESPONSES_ID else item
-        for item in items
-    ]
+    return [{key: item[key] for key in item if key != "id" or item[key] != FAKE_RESPONSES_ID} for item in items]
 
 
 def _with_id(item: Any) -> Any:
     is_answer = item.get("role") == "assistant" and isinstance(item.get("content"), list)
     return {"id": FAKE_RESPONSES_ID, **item} if is_answer or item.get("type") == "reasoning" else item
-
-
-def _id(item: Any) -> object:
-    return item.get("id") if isinstance(item, dict) else None
 
 
 def _opened(session: object) -> Session:

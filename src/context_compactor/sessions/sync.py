@@ -156,28 +156,29 @@ class HistorySync:
         messages = [copy_containers(raw) for raw in self._instructions]
         sources: list[int | None] = list(self._indexes[:leading])
         for at, raw in sent_messages(core, context):
-            position = context.items[at].position
-            found = self._find_given(place, position, raw) if position else None
+            number = self._number(core, context.items[at].position)
+            if leading and 0 < number <= place.leading:
+                continue  # instructions that were appended before: those that are given take their place
+            found = self._find_given(place, number, raw) if number else None
             messages.append(copy_containers(raw if found is None else self._given.raws[found]))
             sources.append(None if found is None else self._indexes[leading + found])
         return SyncedMessages(messages, sources, core.id, report)
 
-    def _find_given(self, place: PlaceInHistory, position: int, raw: Raw) -> int | None:
-        """The index of the message that stands at a position of the log, when it says the same as what is sent."""
-        others = self._positions_of_others(place.core)
-        at = position - bisect_left(others, position) - place.leading - 1 + place.shift
+    def _find_given(self, place: PlaceInHistory, number: int, raw: Raw) -> int | None:
+        """The index of a message of the branch in the history, when it says the same as what is sent."""
+        at = number - place.leading - 1 + place.shift
         if not 0 <= at < len(self._given.raws):
             return None
         same = self._given.raws[at] == raw or _digest(place.core, self._given.raws[at]) == _digest(place.core, raw)
         return at if same else None
 
-    def _positions_of_others(self, core: Core) -> list[int]:
-        """Where in the log of a branch there is no message."""
-        view = core.row().view
+    def _number(self, core: Core, position: int) -> int:
+        """The number among the messages of the one at a position of the log; 0 for none."""
+        view = core.current_context().view
         if self._other_entries[:2] != (core.id, view):
             entries = core.store.entries(core.id, kinds=VIEW_KINDS)
             self._other_entries = core.id, view, [entry.position for entry in entries]
-        return self._other_entries[2]
+        return position - bisect_left(self._other_entries[2], position) if position else 0
 
 
 def _place(core: Core) -> PlaceInHistory:
