@@ -177,7 +177,7 @@ def test_a_question_that_was_shortened_before_keeps_the_id_of_its_first_original
     second = compact(first.messages, target_tokens=3_500, settings=Settings(min_gain_percent=0))
     (ref,) = [one.id for one in first.report.archived if "Why does the deploy" in one.summary]
     assert second.report.tokens_after <= 3_500
-    assert f"left out: {ref}]" in last_text(second.messages, "openai-chat")
+    assert f"left out: {ref}" in last_text(second.messages, "openai-chat")
     assert ref not in second.archive
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.adk.agents import Agent
+from google.adk.agents import Agent, ParallelAgent
 from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.adk.apps import App
 from google.adk.apps.app import EventsCompactionConfig
@@ -360,6 +360,27 @@ def test_an_agent_that_takes_over_has_a_session_of_its_own_and_both_go_on(tmp_pa
         with opened(tmp_path, f"work/ann/s1/{name}") as session:
             assert session.id == f"work/ann/s1/{name}"
             assert len(session.compactions()) >= 2
+
+
+@pytest.mark.filterwarnings("ignore:ParallelAgent is deprecated:DeprecationWarning")
+def test_agents_that_run_at_once_have_sessions_of_their_own(tmp_path: Path):
+    server = strict_server([*script()[:-1], *script()])
+
+    async def talk(url: str) -> None:
+        agents = [engineer(model_at(url), name=name) for name in ("one", "two")]
+        app = App(name="work", root_agent=ParallelAgent(name="both", sub_agents=agents), plugins=[plugin_in(tmp_path)])
+        async with Runner(app=app, session_service=InMemorySessionService(), auto_create_session=True) as runner:
+            await ask(runner, TASK)
+        for agent in agents:
+            await agent.canonical_model.api_client.aio.aclose()
+
+    with server.serve() as url:
+        asyncio.run(talk(url))
+    assert (figures(server).refused, figures(server).rules) == (0, len(RULES))
+    for name in ("one", "two"):
+        with opened(tmp_path, f"work/ann/s1/{name}/both.{name}") as session:
+            assert len(session.compactions()) >= 2
+            assert session.usage().source == "anchored on the last reply"
 
 
 @pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated:DeprecationWarning")  # AgentTool uses it

@@ -63,6 +63,7 @@ from tests.integrations.scenario import (
 PAGE = Path(__file__).parents[2] / "docs/how-to/frameworks/pydantic-ai.md"
 ADAPTER = "context_compactor.integrations.pydantic_ai"
 ALWAYS = UsageLimits(request_limit=None)
+LONG = read_file("src/long.py") * 20
 PIXEL = parts.BinaryContent(
     b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="),
     media_type="image/png",
@@ -360,16 +361,6 @@ def test_messages_that_are_not_shortened_are_the_same_objects_as_in_the_history(
     assert all(type(part) in (parts.UserPromptPart, parts.ToolReturnPart) for each in built for part in each.parts)
 
 
-def long_history(*last: ModelMessage) -> list[ModelMessage]:
-    """A history of much more than a window, with these messages before its answer."""
-    found: list[ModelMessage] = [ModelRequest([parts.UserPromptPart(TASK)])]
-    for step in range(1, 31):
-        call = parts.ToolCallPart("read_file", {"path": file_path(step)}, f"call_{step}")
-        found.append(ModelResponse([call]))
-        found.append(ModelRequest([parts.ToolReturnPart("read_file", read_file(file_path(step)), call.tool_call_id)]))
-    return [*found, *last, ModelResponse([parts.TextPart("Done.")])]
-
-
 def test_every_kind_of_part_survives_in_a_message_that_is_shortened(compactor: CompactorCapability):
     thought = parts.ThinkingPart("Hm.", signature="sealed", provider_name="anthropic")
     native = (
@@ -381,25 +372,32 @@ def test_every_kind_of_part_survives_in_a_message_that_is_shortened(compactor: C
     link, uploaded = parts.ImageUrl("https://example.org/a.png"), parts.UploadedFile("file-1", "openai")
     asked = ModelRequest(
         [
-            parts.ToolReturnPart("look", read_file("src/long.py") * 20, "look_0", metadata={"own": 1}),
+            parts.ToolReturnPart("look", LONG, "look_0", metadata={"own": 1}),
             parts.ToolReturnPart("look", ["a picture", PIXEL], "look_1"),
             parts.ToolReturnPart("look", "no such file", "look_2", outcome="failed"),
             parts.UserPromptPart(["See:", PIXEL, link, uploaded, parts.TextContent("and this", metadata=1)]),
             parts.RetryFeedbackPart("Once more.", retry=parts.RetryInfo("model_retry")),
         ]
     )
+    first = parts.ToolCallPart("read_file", {"path": "src/long.py"})
+    history = [
+        ModelRequest([parts.UserPromptPart(TASK)]),
+        ModelResponse([first]),
+        ModelRequest([parts.ToolReturnPart("read_file", LONG, first.tool_call_id)]),
+        answered,
+        asked,
+        ModelResponse([parts.TextPart("Done.")]),
+    ]
     got: list[ModelMessage] = []
 
     def answer(given: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         got[:] = given
         return ModelResponse([parts.TextPart(ANSWER)])
 
-    work(engineer(FunctionModel(answer), compactor), NEXT_TASK, history=long_history(answered, asked))
-    request = next(
-        each for each in got if any(getattr(part, "tool_call_id", "") == "look_0" for part in each.parts[:1])
-    )
-    reply = got[got.index(request) - 1]
-    assert request is not asked
+    work(engineer(FunctionModel(answer), compactor), NEXT_TASK, history=history)
+    assert got[-2:-1] == history[-1:]
+    reply, request = got[-4:-2]
+    assert (reply is answered, request is asked) == (False, False)
     results = request.parts[:3]
     assert [(part.tool_name, part.tool_call_id, part.outcome) for part in results] == [
         ("look", "look_0", "success"),

@@ -6,6 +6,7 @@ app = App(name="work", root_agent=agent, plugins=[CompactorPlugin(window=200_000
 from __future__ import annotations
 
 import asyncio
+from itertools import takewhile
 from typing import Any
 
 from context_compactor.integrations.conversations import Conversations, importing
@@ -18,9 +19,9 @@ with importing("adk", "google-adk>=2.0"):
     from google.adk.tools.base_tool import BaseTool
     from google.genai import types
 
-# How ADK marks an agent's `instruction` beside a `static_instruction`. It stands at the end of each request anew, so it
-# is no part of the history.
-_INSTRUCTION_MARK = "<<<BEGIN_SYSTEM_INSTRUCTION>>>"
+# How ADK begins an agent's `instruction` beside a `static_instruction`. It stands at the end of each request anew, so
+# it is no part of the history.
+_INSTRUCTION = "The text between <<<BEGIN_SYSTEM_INSTRUCTION>>> and "
 
 
 class CompactorPlugin(BasePlugin):
@@ -41,7 +42,8 @@ class CompactorPlugin(BasePlugin):
         """The session of the agent that a callback or a tool is called for."""
         own, branch = context.session, context.get_invocation_context().branch
         names = [own.app_name, own.user_id, own.id, context.agent_name, branch, context.isolation_scope]
-        return self._conversations.session("/".join(name.replace("%", "%25").replace("/", "%2F") for name in names if name))
+        parts = [name.replace("%", "%25").replace("/", "%2F") for name in names if name]
+        return self._conversations.session("/".join(parts))
 
     async def before_model_callback(self, *, callback_context: Context, llm_request: LlmRequest) -> None:
         """Replace the contents of the request by what fits."""
@@ -59,9 +61,9 @@ class CompactorPlugin(BasePlugin):
             request.append_tools([_ArchiveTool(self, function) for function in functions])
         moving = [content for content in request.contents if _is_instruction(content)]
         history = [content for content in request.contents if not _is_instruction(content)]
-        behind = len(request.contents) - request.contents.index(moving[-1]) - 1 if moving else 0
-        system = [config.system_instruction, *moving]
-        sent = session.sync(history, _last_usage(context), config.tools, [each for each in system if each])
+        behind = sum(1 for _ in takewhile(lambda content: not _is_instruction(content), reversed(request.contents)))
+        system = [config.system_instruction or "", *moving]
+        sent = session.sync(history, _last_usage(context), config.tools, system)
         kept = [
             types.Content.model_validate(raw) if source is None else history[source]
             for raw, source in zip(sent, sent.sources, strict=True)
@@ -91,7 +93,7 @@ def _takes_functions(config: types.GenerateContentConfig) -> bool:
 
 
 def _is_instruction(content: types.Content) -> bool:
-    return content.role == "user" and any(_INSTRUCTION_MARK in (part.text or "") for part in content.parts or ())
+    return content.role == "user" and any((part.text or "").startswith(_INSTRUCTION) for part in content.parts or ())
 
 
 def _last_usage(context: Context) -> types.GenerateContentResponseUsageMetadata | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from hashlib import sha256
 from pathlib import Path
@@ -31,26 +32,34 @@ def compactor_options(cwd: str | Path | None = None, **options: Any) -> ClaudeAg
     `env`. Where `compactor install claude-code` has been run, the plugin that it brought is used.
     """
     if unknown := options.keys() - {field.name for field in fields(ClaudeAgentOptions)}:
-        name = min(unknown)
-        raise BadSetting(f"{name}: not an option of Claude Code. Try, for ours: env={{'COMPACTOR_{name.upper()}': '…'}}.")
+        hint = f"env={{'COMPACTOR_{min(unknown).upper()}': '…'}}"
+        raise BadSetting(f"{min(unknown)}: not an option of Claude Code. Try, if it is a setting of ours: {hint}.")
     servers = options.pop("mcp_servers", None) or {}
     if not isinstance(servers, dict):
         raise BadSetting(f"mcp_servers: expected a dictionary, to which ours is added, got {type(servers).__name__}")
     env = {**os.environ, **(options.get("env") or {})}
     plugins, command = [*options.pop("plugins", ())], own_command("")
-    if options.get("setting_sources") == [] or not has_mod(os.path.abspath(cwd or "."), env):
+    if not _is_installed(Path(cwd or ".").absolute(), env, options.get("setting_sources")):
         plugins.append({"type": "local", "path": str(_plugin_folder(home_of(env), command))})
+    server: Any = mcp_server(CLAUDE_CODE, command)
     return ClaudeAgentOptions(
         cwd=cwd,
         plugins=plugins,
-        mcp_servers={**servers, SERVER: mcp_server(CLAUDE_CODE, command)},
+        mcp_servers={**servers, SERVER: server},
         allowed_tools=[*options.pop("allowed_tools", ()), f"mcp__{SERVER}"],
         **options,
     )
 
 
+def _is_installed(root: Path, env: Mapping[str, str], sources: Sequence[str] | None) -> bool:
+    """Whether the settings that are read have our hooks already: twice they would do everything twice."""
+    read = ("user", "project") if sources is None else sources
+    nowhere = {"HOME": os.devnull}
+    return has_mod(str(root) if "project" in read else os.devnull, env if "user" in read else nowhere)
+
+
 def _plugin_folder(home: Path, command: Command) -> Path:
-    """A copy of our plugin that runs this command by its whole path. It is named by what is in it, and never changes."""
+    """A copy of our plugin that runs this command by its whole path. It is named by what is in it and never changes."""
     files = {str(path.relative_to(_PLUGIN)): path.read_bytes() for path in _PLUGIN.rglob("*") if path.is_file()}
     del files[".mcp.json"]
     hooks = {event: [group] for event, group in hook_groups(CLAUDE_CODE, command).items()}

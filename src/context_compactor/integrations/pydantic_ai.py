@@ -131,11 +131,18 @@ def _blocks(part: object) -> Iterator[dict[str, Any]]:
             yield _block(part.transcript or "")
         case messages.CompactionPart(provider_name=None):  # a summary that the program wrote
             yield _block(part.content or "")
-        case messages.ThinkingPart():
-            dumped = _PARTS.dump_python(part, mode="json")
-            yield {"type": "thinking", "thinking": dumped.pop("content"), **dumped}
-        case messages.NativeToolCallPart() | messages.NativeToolReturnPart() | messages.CompactionPart():
-            yield {"type": part.part_kind, **_PARTS.dump_python(part, mode="json")}
+        case messages.ThinkingPart(signature=str()):
+            yield {"type": "thinking", "thinking": part.content, **_dumped(part)}
+        case messages.CompactionPart():
+            yield {"type": "compaction", **_dumped(part)}
+        # Reasoning without a signature may stay where signed reasoning may not, so it is none for the session.
+        case messages.ThinkingPart() | messages.NativeToolCallPart() | messages.NativeToolReturnPart():
+            yield {"type": f"pydantic_ai:{part.part_kind}", **_dumped(part)}
+
+
+def _dumped(part: object) -> dict[str, Any]:
+    dumped: dict[str, Any] = _PARTS.dump_python(part, mode="json", exclude_none=True)
+    return dumped
 
 
 def _block(item: Any) -> dict[str, Any]:
@@ -176,7 +183,7 @@ def _response_part(block: dict[str, Any]) -> messages.ModelResponsePart:
             return messages.ToolCallPart(block["name"], block["input"], block["id"])
         case "image" | "document":
             return messages.FilePart(_item(block))
-    return _PARTS.validate_python({**block, "content": block["thinking"]} if "thinking" in block else block)
+    return _PARTS.validate_python(block)
 
 
 def _item(block: dict[str, Any]) -> Any:
