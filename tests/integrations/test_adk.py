@@ -380,7 +380,6 @@ def test_agents_that_run_at_once_have_sessions_of_their_own(tmp_path: Path):
     for name in ("one", "two"):
         with opened(tmp_path, f"work/ann/s1/{name}/both.{name}") as session:
             assert len(session.compactions()) >= 2
-            assert session.usage().source == "anchored on the last reply"
 
 
 @pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated:DeprecationWarning")  # AgentTool uses it

@@ -217,6 +217,16 @@ def test_another_program_goes_on_where_the_thread_ended(tmp_path: Path):
     assert sent(server)[-1]["content"] == NEXT_TASK
 
 
+def test_a_thread_whose_sessions_were_lost_is_compacted_anew_whatever_its_last_reply_reported(tmp_path: Path):
+    server, saved = strict_server([*script(), *texts(1)]), InMemorySaver()
+    with server.serve() as url:
+        for task in (TASK, NEXT_TASK):
+            compactor = middleware_in(tmp_path / task[:4])
+            engineer(chat(url), compactor, checkpointer=saved).invoke(asked(task), thread())
+            compactor.close()
+    assert (figures(server).refused, figures(server).rules) == (0, len(RULES))
+
+
 def test_after_a_rewind_nothing_of_the_left_way_is_sent_and_the_thread_goes_on(compactor: CompactorMiddleware):
     server, left = strict_server([*script(), *texts(2)]), 40
     with server.serve() as url:

@@ -66,6 +66,16 @@ CALLBACKS = (
 BEGIN = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": TASK}]
 
 
+@pytest.fixture(autouse=True)
+def _event_loop() -> Iterator[None]:
+    """`litellm.completion` takes the thread's event loop, or makes one that nobody closes."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
 @contextmanager
 def handler(folder: Path, **options: Any) -> Iterator[CompactorHandler]:
     """A handler that LiteLLM calls while the block runs."""
@@ -157,3 +167,228 @@ def test_so_do_sixty_asynchronous_steps(tmp_path: Path, streamed: bool):
         history = run(atalk(url, [*BEGIN], streamed=streamed))
         assert history[-1].content == ANSWER
         assert_kept_in_the_window(server, len(made.session("run").compactions()))
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"model": "openai/responses/gpt-5"},
+        {"model": "openai/gone", "api_base": "http://127.0.0.1:9/v1", "fallbacks": [{"model": "openai/gpt-5"}]},
+        {"prompt_id": "compactor", "prompt_variables": {"session_id": "run"}},
+    ],
+    ids=["bridged to Responses", "with a fallback", "as the synchronous call is made"],
+)
+def test_a_call_that_litellm_makes_within_another_one_is_not_fitted_twice(tmp_path: Path, how: dict[str, Any]):
+    server = strict_server()
+    with server.serve() as url, handler(tmp_path) as made:
+        for fallback in how.get("fallbacks", ()):
+            fallback["api_base"] = f"{url}/v1"
+        run(atalk(url, [*BEGIN], **how))
+        assert_kept_in_the_window(server, len(made.session("run").compactions()))
+        assert made.session("run").id == "run"
+
+
+def test_a_router_that_falls_back_sends_what_fits(tmp_path: Path):
+    server = strict_server()
+
+    async def work(url: str) -> None:
+        places = {"gone": "http://127.0.0.1:9/v1", "gpt-5": f"{url}/v1"}
+        models = [
+            {"model_name": name, "litellm_params": {"model": "openai/gpt-5", "api_base": place, "api_key": "any"}}
+            for name, place in places.items()
+        ]
+        router = litellm.Router(model_list=models, fallbacks=[{"gone": ["gpt-5"]}], num_retries=0)
+        history: list[Any] = [*BEGIN]
+        while history[-1]["role"] != "assistant":
+            asked = {"model": "gone", "messages": history, "tools": TOOLS, "metadata": {"session_id": "run"}}
+            history.append((await router.acompletion(**asked)).choices[0].message)
+            history += results(history[-1]) if history[-1].tool_calls else []
+
+    with server.serve() as url, handler(tmp_path) as made:
+        run(work(url))
+        assert_kept_in_the_window(server, len(made.session("run").compactions()))
+
+
+def test_the_responses_api_is_fitted_too(tmp_path: Path):
+    server = strict_server()
+    tools = [{"type": "function", "name": "read_file", "parameters": SCHEMA}]
+
+    async def work(url: str) -> None:
+        history: list[Any] = [{"role": "user", "content": TASK}]
+        asked = {**options_of(url), "tools": tools, "instructions": SYSTEM, "litellm_session_id": "run"}
+        while True:
+            reply = await litellm.aresponses(**asked, input=history)
+            history += reply.output
+            calls = [item for item in reply.output if item.type == "function_call"]
+            if not calls:
+                return
+            history += [_output(call.call_id, json.loads(call.arguments)) for call in calls]
+
+    with server.serve() as url, handler(tmp_path) as made:
+        run(work(url))
+        assert_kept_in_the_window(server, len(made.session("run").compactions()))
+
+
+def _output(call_id: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": call_id, "output": read_file(**arguments)}
+
+
+def test_messages_that_are_not_shortened_keep_their_signed_thinking(tmp_path: Path):
+    server = strict_server([ScriptedReply(each.text, "I look.", calls=each.calls) for each in script()])
+    thinking = {"type": "enabled", "budget_tokens": 1024}
+    with server.serve() as url, handler(tmp_path) as made:
+        claude = {"model": "anthropic/claude-sonnet-4-5", "api_base": url, "thinking": thinking, "max_tokens": 2000}
+        run(atalk(url, [*BEGIN], **claude))
+        assert_kept_in_the_window(server, len(made.session("run").compactions()))
+        assert '"signature": "sig_' in json.dumps(sent(server)[-2])
+
+
+class Recorder(CustomLogger):
+    """Counts the replies that LiteLLM has told its callbacks of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replies = 0
+
+    async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
+        self.replies += 1
+
+
+def test_what_the_provider_counted_is_used_with_the_next_request_of_the_same_history(tmp_path: Path):
+    server = strict_server(script(2))
+    recorder = Recorder()
+
+    async def work(url: str, made: CompactorHandler) -> list[str]:
+        sources: list[str] = []
+        history: list[Any] = [*BEGIN]
+        asked = {**options_of(url), "litellm_session_id": "run"}
+        for replies in (1, 2):
+            history.append((await litellm.acompletion(**asked, messages=history)).choices[0].message)
+            history += results(history[-1])
+            await until(lambda replies=replies: recorder.replies == replies)
+            sources.append(made.session("run").usage().source)
+        await litellm.acompletion(**asked, messages=[{"role": "user", "content": "Write a title."}])
+        await until(lambda: recorder.replies == 3)
+        reply = await litellm.acompletion(**asked, messages=history)
+        assert made.session("run").usage().tokens > 0.8 * reply.usage.prompt_tokens
+        return sources
+
+    with server.serve() as url, handler(tmp_path) as made:
+        litellm.callbacks.append(recorder)
+        assert run(work(url, made)) == ["counted", "anchored on the last reply"]
+
+
+def test_a_synchronous_call_is_told_the_usage_with_its_variables(tmp_path: Path):
+    server = strict_server(script(3))
+    with server.serve() as url, handler(tmp_path) as made:
+        talk(url, [*BEGIN])
+        assert made.session("run").usage().source == "anchored on the last reply"
+
+
+@pytest.mark.parametrize("go_on", [talk, lambda *given: run(atalk(*given))], ids=["synchronous", "asynchronous"])
+def test_after_a_rewind_nothing_of_the_left_way_is_sent_and_the_conversation_goes_on(tmp_path: Path, go_on: Any):
+    server = strict_server([*script(), ScriptedReply("Another way."), ScriptedReply("It exports one function.")])
+    with server.serve() as url, handler(tmp_path):
+        history = go_on(url, [*BEGIN])
+        history = go_on(url, [*history[:-3], {"role": "user", "content": "Take another way."}])
+        go_on(url, [*history, {"role": "user", "content": NEXT_TASK}])
+        assert figures(server).refused == 0
+        for at in (-2, -1):
+            assert file_path(STEPS) not in str(sent(server, at))
+            assert ANSWER not in str(sent(server, at))
+            assert all(rule in str(sent(server, at)) for rule in RULES)
+        assert sent(server)[-2]["content"] == "Another way."
+        assert sent(server)[-1]["content"] == NEXT_TASK
+
+
+def test_recall_gives_the_original_of_a_file_that_left_the_context(tmp_path: Path):
+    recall = ScriptedReply(calls=(ScriptedCall("recall", {"id": "file_003"}),))
+    server = strict_server([*script()[:-1], recall, ScriptedReply(ANSWER)])
+
+    async def work(url: str, made: CompactorHandler) -> None:
+        session, history = made.session("run"), [*BEGIN]
+        asked = {**options_of(url), "tools": [*TOOLS, *session.tools("openai")], "litellm_session_id": "run"}
+
+        def call(name: str, given: dict[str, Any]) -> str:
+            return read_file(**given) if name == "read_file" else session.call(name, given)
+
+        while history[-1]["role"] != "assistant":
+            history.append((await litellm.acompletion(**asked, messages=history)).choices[0].message)
+            history += results(history[-1], call) if history[-1].tool_calls else []
+
+    with server.serve() as url, handler(tmp_path) as made:
+        run(work(url, made))
+        line = "def part_3_7(token, leeway=5): return check(token, 57)"
+        assert line in read_file(file_path(3))
+        assert line not in json.dumps(sent(server, -2))
+        assert line in json.dumps(sent(server)[-1])
+        assert 'recall(\\"file_' in json.dumps(sent(server))
+        assert figures(server).refused == 0
+
+
+def test_a_record_names_no_tool_that_is_not_offered(tmp_path: Path):
+    server = strict_server()
+    with server.serve() as url, handler(tmp_path):
+        run(atalk(url, [*BEGIN]))
+    assert "recall(" not in json.dumps(sent(server))
+
+
+def test_two_conversations_at_once_do_not_mix(tmp_path: Path):
+    servers = {name: strict_server() for name in ("one", "two")}
+
+    async def one_of_them(name: str) -> None:
+        with servers[name].serve() as url:
+            await atalk(url, [{"role": "user", "content": f"I am {name}. {TASK}"}], name)
+
+    async def both() -> None:
+        await asyncio.gather(*map(one_of_them, servers))
+
+    with handler(tmp_path) as made:
+        run(both())
+        for name, other in (("one", "two"), ("two", "one")):
+            assert_kept_in_the_window(servers[name], len(made.session(name).compactions()))
+            assert all(f"I am {name}" in str(sent(servers[name], at)) for at in range(STEPS + 1))
+            assert not any(f"I am {other}" in str(sent(servers[name], at)) for at in range(STEPS + 1))
+
+
+def test_a_call_without_a_conversation_is_left_alone_and_that_is_said_once(tmp_path: Path, caplog: Any):
+    server = strict_server([ScriptedReply("Done.")])
+    history = [*BEGIN, *({"role": "user", "content": f"Question {number}?"} for number in range(100))]
+
+    async def work(url: str) -> None:
+        asked = options_of(url)
+        for _ in range(2):
+            await litellm.acompletion(**asked, messages=history)
+        await litellm.acompletion(asked.pop("model"), history, **asked, litellm_session_id="run")
+
+    with server.serve() as url, handler(tmp_path):
+        run(work(url))
+        litellm.completion(**options_of(url), messages=history)
+    assert [sent(server, at) for at in range(4)] == [history] * 4
+    assert not (tmp_path / "sessions.db").exists()
+    said = [record.message for record in caplog.records if record.name == "context_compactor"]
+    assert len(said) == 1
+    assert "litellm_session_id" in said[0]
+
+
+def test_a_history_that_the_provider_keeps_is_left_to_it(tmp_path: Path):
+    server = strict_server([ScriptedReply("Done.")])
+
+    async def work(url: str) -> None:
+        asked = {**options_of(url), "tools": [], "litellm_session_id": "run"}
+        for more in ({"input": TASK}, {"input": [BEGIN[1]], "previous_response_id": "resp_1"}):
+            await litellm.aresponses(**asked, **more)
+
+    with server.serve() as url, handler(tmp_path):
+        run(work(url))
+    assert not (tmp_path / "sessions.db").exists()
+
+
+def test_what_a_handler_cannot_use_is_refused_with_a_word(tmp_path: Path):
+    with pytest.raises(BadSetting, match="session: a handler has many conversations"):
+        CompactorHandler(session="run")
+    with handler(tmp_path), pytest.raises(litellm.APIConnectionError, match="needs prompt_variables"):
+        litellm.completion(**options_of("http://127.0.0.1:9"), messages=[*BEGIN], prompt_id="compactor")
+    with handler(tmp_path), pytest.raises(BadSetting, match="window is 'many'"):
+        wrong = CompactorHandler(window="many")
+        wrong.session("run")

@@ -379,24 +379,19 @@ def test_every_kind_of_part_survives_in_a_message_that_is_shortened(compactor: C
             parts.RetryFeedbackPart("Once more.", retry=parts.RetryInfo("model_retry")),
         ]
     )
-    first = parts.ToolCallPart("read_file", {"path": "src/long.py"})
-    history = [
-        ModelRequest([parts.UserPromptPart(TASK)]),
-        ModelResponse([first]),
-        ModelRequest([parts.ToolReturnPart("read_file", LONG, first.tool_call_id)]),
-        answered,
-        asked,
-        ModelResponse([parts.TextPart("Done.")]),
-    ]
+    history: list[ModelMessage] = [ModelRequest([parts.UserPromptPart(TASK)])]
+    for step in range(1, 21):
+        call = parts.ToolCallPart("read_file", {"path": file_path(step)})
+        result = parts.ToolReturnPart("read_file", read_file(file_path(step)), call.tool_call_id)
+        history += [ModelResponse([call]), ModelRequest([result])]
     got: list[ModelMessage] = []
 
     def answer(given: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         got[:] = given
         return ModelResponse([parts.TextPart(ANSWER)])
 
-    work(engineer(FunctionModel(answer), compactor), NEXT_TASK, history=history)
-    assert got[-2:-1] == history[-1:]
-    reply, request = got[-4:-2]
+    work(engineer(FunctionModel(answer), compactor), None, history=[*history, answered, asked])
+    reply, request = got[-2:]
     assert (reply is answered, request is asked) == (False, False)
     results = request.parts[:3]
     assert [(part.tool_name, part.tool_call_id, part.outcome) for part in results] == [

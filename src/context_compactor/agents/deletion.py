@@ -13,7 +13,7 @@ from context_compactor.errors import CompactorError
 from context_compactor.handoff.protocol import read_state as read_orchestrator
 from context_compactor.protocols import Store
 from context_compactor.sessions.handoff import ORCHESTRATOR
-from context_compactor.sessions.lifecycle import clear_deleted, delete_from
+from context_compactor.sessions.lifecycle import branch_rows, clear_deleted, delete_from
 from context_compactor.sessions.project import project_of
 from context_compactor.sessions.state import read_session_state
 from context_compactor.store.rows import SessionRow
@@ -22,7 +22,7 @@ _AT_ONCE = 200
 
 
 def with_subagents(store: Store, session_id: str) -> list[str]:
-    """A session, which must be there, and those of its sub-agents.
+    """A session, which must be there, with its branches and those of its sub-agents.
 
     Their names begin with its own, but so do those of a server's namespace. So only those count that the session has
     called itself, or that were imported from the logs of an agent.
@@ -31,6 +31,7 @@ def with_subagents(store: Store, session_id: str) -> list[str]:
     called = _called_subagents(row)
     return [
         session_id,
+        *(each.id for each in branch_rows(store, session_id)),
         *(
             each.id
             for each in _sessions_below(store, session_id)

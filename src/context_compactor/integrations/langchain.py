@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from context_compactor.errors import BadSetting
 from context_compactor.integrations.conversations import Conversations, importing
@@ -33,6 +34,8 @@ with importing("langchain", "langchain>=1.0"):
 # Blocks in the content of a reply: calls, which it has in `tool_calls` as well, and thinking.
 _CALLS = ("tool_call", "invalid_tool_call")
 _THINKING = ("reasoning", "thinking", "redacted_thinking")
+# The last message of the last request of a session. Usage of a reply to anything else says nothing about its context.
+_asked: WeakKeyDictionary[Session, str] = WeakKeyDictionary()
 
 
 class CompactorMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
@@ -104,18 +107,23 @@ def compacted(
     given = [(message, _as_openai(message)) for message in messages]
     # What has become several messages is no longer one of the framework's own.
     own = [message if len(plain) == 1 else None for message, plain in given for _ in plain]
-    reply = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
     declared = None if tools is None else [convert_to_openai_tool(tool) for tool in tools]
     history = [each for _, plain in given for each in plain]
-    sent = session.sync(history, usage=_usage(reply), tools=declared, system=system)
+    sent = session.sync(history, usage=_usage(messages, session), tools=declared, system=system)
     kept = [None if source is None else own[source] for source in sent.sources]
     return [_from_openai(plain) if message is None else message for plain, message in zip(sent, kept, strict=True)]
 
 
-def _usage(reply: AIMessage | None) -> dict[str, int] | None:
-    if reply is None or not (reported := reply.usage_metadata):
+def _usage(messages: Sequence[AnyMessage], session: Session) -> dict[str, int] | None:
+    """What was reported for the last reply, if it answers what this session sent last."""
+    asked = _asked.pop(session, None)
+    if messages and messages[-1].id:
+        _asked[session] = messages[-1].id
+    at = next((at for at in range(len(messages) - 1, 0, -1) if isinstance(messages[at], AIMessage)), 0)
+    reported = getattr(messages[at], "usage_metadata", None) if at and messages[at - 1].id == asked else None
+    if asked is None or not reported:
         return None
-    details = reported.get("input_token_details", {})
+    details = reported.get("input_token_details") or {}
     read, written = details.get("cache_read") or 0, details.get("cache_creation") or 0
     uncached = reported["input_tokens"] - read - written
     return {"input": uncached, "cache_read": read, "cache_write": written, "output": reported["output_tokens"]}

@@ -111,7 +111,8 @@ class CompactorHandler(CustomPromptManagement):
             return None
         session = await asyncio.to_thread(self.session, owner + conversation)
         last = self._last_calls.get(session)
-        usage = last.usage if last and history[last.count - 1 : last.count] == [last.last] else None
+        is_next = last is not None and len(history) > last.count and history[last.count - 1] == last.last
+        usage = last.usage if last and is_next else None
         system = data.get("system") or data.get("instructions")
         fitted = await asyncio.to_thread(session.sync, history, usage, data.get("tools"), system)
         self._last_calls[session] = self._calls[str(data.get("litellm_call_id"))] = _Call(len(history), history[-1])

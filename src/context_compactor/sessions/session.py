@@ -555,7 +555,7 @@ class Session:
             self._core, text, tokens=tokens, limit=limit, kind=kind, since=since, until=until
         )
 
-    def tools(self, flavour: str | None = None) -> list[dict[str, Any]]:
+    def tools(self, flavour: str | None = None) -> list[Any]:
         """`recall`, `search_archive` and `facts` as function tools for the agent, to be sent among its own.
 
         `flavour` is `openai` (chat), `responses`, `anthropic`, `gemini` or `bedrock`; by default that of the messages.
