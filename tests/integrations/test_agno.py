@@ -92,12 +92,12 @@ def compacted(model: Any, **options: Any) -> Iterator[Any]:
 @pytest.fixture(autouse=True)
 def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("AGNO_TELEMETRY", "false")
 
 
 def engineer(model: Any, **options: Any) -> Agent:
     tools = [read_file, *recall_tools(model)]
-    return Agent(**{"model": model, "tools": tools, "instructions": SYSTEM, "session_id": "run", **options})
+    given = {"model": model, "tools": tools, "instructions": SYSTEM, "session_id": "run", "telemetry": False}
+    return Agent(**{**given, **options})
 
 
 async def closing(model: Any, work: Awaitable[Any]) -> Any:
@@ -296,7 +296,7 @@ def test_agents_of_a_team_share_its_session_and_have_conversations_of_their_own(
     server = strict_server([delegate, *recalled, ScriptedReply("The team is done.")])
     with server.serve() as url, compacted(chat(url)) as model:
         reader = engineer(model, name="reader", session_id=None)
-        team = Team(members=[reader], model=model, session_id="run")
+        team = Team(members=[reader], model=model, session_id="run", telemetry=False)
         assert team.run(TASK).content == "The team is done."
         own, shared = (conversations_of(model).session(name) for name in ("run/reader", "run"))
         assert (len(own.compactions()) >= 2, len(shared.compactions()), shared.id) == (True, 0, "run")
@@ -412,8 +412,8 @@ def _on_its_own(options: Callable[[Any], dict[str, Any]]) -> RunFigures:
     with server.serve() as url, writer.serve() as other, pytest.MonkeyPatch.context() as patch:
         # agno would fetch tiktoken's tables; without them it counts characters, as the server does.
         patch.setattr(tokens, "_select_tokenizer", lambda _: ("none", None))
-        agent = Agent(model=chat(url), tools=[read_file], instructions=SYSTEM, **options(chat(other)))
-        found = agent.run(TASK)
+        given = {"tools": [read_file], "instructions": SYSTEM, "telemetry": False, **options(chat(other))}
+        found = Agent(model=chat(url), **given).run(TASK)
     assert (found.status == RunStatus.completed) == (not server.refusals)
     assert not writer.refusals
     own = figures(server)
@@ -440,6 +440,7 @@ def test_the_snippet_of_the_page_works(tmp_path: Path, monkeypatch: pytest.Monke
     snippet = found[1].replace("200_000", "16_000").replace("Find out why the login fails.", TASK)
     assert "16_000" in snippet
     monkeypatch.setenv("OPENAI_API_KEY", "any")
+    monkeypatch.setenv("AGNO_TELEMETRY", "false")
     names: dict[str, Any] = {"__name__": "snippet"}
     with server.serve() as url:
         monkeypatch.setenv("OPENAI_BASE_URL", f"{url}/v1")

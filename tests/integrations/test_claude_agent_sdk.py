@@ -45,24 +45,27 @@ CLI = _OWN if _OWN.exists() else Path(os.environ.get("CLAUDE", ""))
 needs_claude_code = pytest.mark.skipif(not CLI.is_file(), reason="no Claude Code in the SDK. Try: CLAUDE=/its/path")
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home with one project in it, in which the tests stand."""
+@contextmanager
+def at_home(home: Path) -> Iterator[Path]:
+    """Stand in the project of a home in which nobody has worked before."""
     for step in range(1, STEPS + 1):
-        place = tmp_path / "project" / file_path(step)
+        place = home / "project" / file_path(step)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(read_file(file_path(step)))
-    for name in [name for name in os.environ if name.startswith(("CLAUDE_", "ANTHROPIC_", "COMPACTOR_"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path / "project")
-    for name, value in {
-        "HOME": str(tmp_path),
-        "ANTHROPIC_API_KEY": "any",
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        "DISABLE_AUTOUPDATER": "1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    return tmp_path
+    env = {"HOME": str(home), "ANTHROPIC_API_KEY": "any", "DISABLE_AUTOUPDATER": "1"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(("CLAUDE_", "ANTHROPIC_", "COMPACTOR_"))]:
+            patch.delenv(name)
+        for name, value in {**env, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}.items():
+            patch.setenv(name, value)
+        patch.chdir(home / "project")
+        yield home
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path) -> Iterator[Path]:
+    with at_home(tmp_path):
+        yield tmp_path
 
 
 @contextmanager
@@ -149,13 +152,20 @@ def test_one_prompt_is_enough_and_another_program_goes_on_behind_a_compaction():
         asyncio.run(ask("Go on.", resume=session_of(first)))
         last = asyncio.run(ask("Read it again.", resume=session_of(first)))
     assert (results(first), results(last), summary_requests(server)) == ([ANSWER], ["Still on."], 0)
-    assert (figures(server).refused, figures(server).rules, OPENING in json.dumps(sent(server))) == (0, len(RULES), True)
+    assert (figures(server).refused, figures(server).rules, OPENING in json.dumps(sent(server))) == (
+        0,
+        len(RULES),
+        True,
+    )
     assert LINE in json.dumps(sent(server)[-1])
 
 
 @needs_claude_code
 def test_after_a_rewind_nothing_of_the_way_that_was_left_is_in_the_record():
-    left, other = reads(*map(file_path, range(11, 16)), answer="Left."), reads("src/part_41.py", answer="The other way.")
+    left, other = (
+        reads(*map(file_path, range(11, 16)), answer="Left."),
+        reads("src/part_41.py", answer="The other way."),
+    )
     with serving([*steps(1, 10), *left, *other, ScriptedReply("On.")]) as server:
         first = work(ours(), TASK, "Go on.")
         answered = next(message for message in first if str(getattr(message, "content", "")).find(ANSWER) >= 0)
@@ -170,19 +180,24 @@ def test_after_a_rewind_nothing_of_the_way_that_was_left_is_in_the_record():
 
 @needs_claude_code
 def test_two_conversations_at_once_in_one_project_do_not_mix():
-    async def both() -> list[list[Any]]:
-        prompts = ([f"I am {name}. {TASK}", "/compact", f"Go on, {name}."] for name in ("one", "two"))
-        return await asyncio.gather(*(talk(ours(), *each) for each in prompts))
+    recalls = ScriptedReply(calls=(ScriptedCall("mcp__compactor__recall", {"id": "turn_001"}),))
+    servers = {
+        name: StrictServer([*steps(1, 6), recalls, ScriptedReply("On.")], window=WINDOW) for name in ("one", "two")
+    }
 
-    with serving([*reads(file_path(1)), *reads(file_path(2)), ScriptedReply("On.")]) as server:
-        talks = asyncio.run(both())
-    print(*read_hook_log(str(Path.cwd())), sep="\n")
-    assert [compactions(messages) for messages in talks] == [1, 1]
-    assert (figures(server).refused, summary_requests(server)) == (0, 0)
-    for name, other in (("one", "two"), ("two", "one")):
-        every = [json.dumps(request.body["messages"]) for request in server.requests]
-        last = [text for text in every if f"Go on, {name}." in text][-1]
-        assert (OPENING in last, f"I am {name}" in last, f"I am {other}" in last) == (True, True, False)
+    async def speak(name: str) -> list[Any]:
+        with servers[name].serve() as url:
+            options = ours(env={"ANTHROPIC_BASE_URL": url})
+            return await talk(options, f"I am {name}. {TASK}", "/compact", "Go on.")
+
+    async def both() -> list[list[Any]]:
+        return await asyncio.gather(*map(speak, servers))
+
+    assert [compactions(messages) for messages in asyncio.run(both())] == [1, 1]
+    for (name, server), other in zip(servers.items(), ("two", "one"), strict=True):
+        assert (figures(server).refused, summary_requests(server)) == (0, 0)
+        recalled = json.dumps(sent(server)[-1])
+        assert (f"I am {name}" in recalled, f"I am {other}" in json.dumps(sent(server))) == (True, False)
 
 
 @needs_claude_code
@@ -281,19 +296,14 @@ def _plain(**options: Any) -> ClaudeAgentOptions:
 
 def _sixty_steps(make: Any, *summary: ScriptedReply) -> RunFigures:
     size = STEPS // PARTS
-    parts = [[*steps(first, first + size - 1), *summary] for first in range(1, STEPS, size)]
-    prompts = [prompt for part in range(PARTS) for prompt in ("Go on." if part else TASK, "/compact")]
-    with tempfile.TemporaryDirectory() as folder, serving([*sum(parts, []), ScriptedReply("On.")]) as server:
-        for step in range(1, STEPS + 1):
-            place = Path(folder, file_path(step))
-            place.parent.mkdir(exist_ok=True)
-            place.write_text(read_file(file_path(step)))
-        messages = work(make(cwd=folder), *prompts, "Go on.")
-    assert (results(messages)[-1], compactions(messages), summary_requests(server)) == (
-        "On.",
-        PARTS,
-        PARTS * len(summary),
-    )
+    firsts = range(1, STEPS, size)
+    replies = [reply for first in firsts for reply in (*steps(first, first + size - 1), *summary)]
+    prompts = [prompt for first in firsts for prompt in (TASK if first == 1 else "Go on.", "/compact")]
+    temporary = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # a process that ends may still write
+    with temporary as folder, at_home(Path(folder)), serving([*replies, ScriptedReply("On.")]) as server:
+        messages = work(make(), *prompts, "Go on.")
+    assert (results(messages)[-1], compactions(messages)) == ("On.", PARTS)
+    assert summary_requests(server) == PARTS * len(summary)
     return figures(server)
 
 

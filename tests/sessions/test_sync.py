@@ -167,6 +167,26 @@ def test_other_instructions_are_sent_and_counted_and_do_not_branch(tmp_path: Pat
         assert session.history() == messages(0, 10)
 
 
+def test_usage_of_a_reply_says_nothing_of_messages_that_were_put_before_it(tmp_path: Path):
+    reply = {"role": "assistant", "content": "Yes."}
+    with opened(tmp_path) as session:
+        session.sync([other("One.")])
+        sent = session.sync(
+            [other("One."), *messages(0, 100), reply, other("Next.")],
+            usage={"prompt_tokens": 20, "completion_tokens": 5},
+        )
+        assert sent.report is not None
+        assert session.usage().tokens < WINDOW
+
+
+def test_usage_of_a_reply_counts_where_it_follows_what_was_sent(tmp_path: Path):
+    reply = {"role": "assistant", "content": "Yes."}
+    with opened(tmp_path) as session:
+        session.sync([other("One.")])
+        session.sync([other("One."), reply], usage={"prompt_tokens": 1_200, "completion_tokens": 5})
+        assert session.usage().tokens >= 1_200
+
+
 def test_tools_and_system_beside_the_history_are_counted(tmp_path: Path):
     tools = [{"type": "function", "function": {"name": "read", "description": "word " * 400, "parameters": {}}}]
     with opened(tmp_path) as session:

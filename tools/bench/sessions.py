@@ -59,6 +59,13 @@ def _appending(store: str, line: Line) -> None:
             session.append(_messages(size))
             times[size] = statistics.median(_timed(lambda: session.append(_messages(1)[0]), 200))
     line("appending to 100,000 messages, times appending to 100", times[MANY] / times[FEW], 1.5)
+    for size in (FEW, MANY // 10):
+        with open_session(f"given-{size}", store) as session:
+            session.sync(_messages(size))
+            session.compact(target_tokens=2_000)
+            grown = iter([_messages(size + more) for more in range(1, 41)])
+            times[size] = statistics.median(_timed(lambda: session.sync(next(grown)), 40))  # noqa: B023  used at once
+    line("syncing one more message of 10,000 that were given, times of 100", times[MANY // 10] / times[FEW], 4)
     rows = connect(store)
     reading = seconds(lambda: [read_json(row.body) for row in rows.entries(f"session-{MANY}", kinds=(MESSAGE,))])
     rows.close()

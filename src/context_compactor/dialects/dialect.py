@@ -179,13 +179,13 @@ def plain_messages(items: object) -> list[Raw]:
     return indexed_messages(items)[0]
 
 
-def indexed_messages(items: object) -> tuple[list[Raw], list[int]]:
-    """The same, and for each message the index of the item that it comes from."""
+def indexed_messages(items: object, first: int = 0) -> tuple[list[Raw], list[int]]:
+    """The same from the item `first` on, and for each message the index of the item that it comes from."""
     if not isinstance(items, (list, tuple)):
         raise BadMessage(0, "messages", f"expected a list of messages, got {kind_of_value(items)}")
     plain: list[Raw] = []
     indexes: list[int] = []
-    for index, item in enumerate(items):
+    for index, item in enumerate(items[first:], first):
         try:
             if isinstance(item, dict):
                 refuse_depth(index, item)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import pairwise
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -25,6 +26,7 @@ with importing("langchain", "langchain>=1.0"):
         convert_to_messages,
         convert_to_openai_messages,
     )
+    from langchain_core.messages.ai import UsageMetadata
     from langchain_core.messages.tool import default_tool_parser
     from langchain_core.runnables import RunnableConfig
     from langchain_core.tools import BaseTool, StructuredTool
@@ -35,7 +37,7 @@ with importing("langchain", "langchain>=1.0"):
 _CALLS = ("tool_call", "invalid_tool_call")
 _THINKING = ("reasoning", "thinking", "redacted_thinking")
 # The last message of the last request of a session. Usage of a reply to anything else says nothing about its context.
-_asked: WeakKeyDictionary[Session, str] = WeakKeyDictionary()
+_asked: WeakKeyDictionary[Session, str | None] = WeakKeyDictionary()
 
 
 class CompactorMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
@@ -114,19 +116,13 @@ def compacted(
     return [_from_openai(plain) if message is None else message for plain, message in zip(sent, kept, strict=True)]
 
 
-def _usage(messages: Sequence[AnyMessage], session: Session) -> dict[str, int] | None:
+def _usage(messages: Sequence[AnyMessage], session: Session) -> UsageMetadata | None:
     """What was reported for the last reply, if it answers what this session sent last."""
-    asked = _asked.pop(session, None)
-    if messages and messages[-1].id:
-        _asked[session] = messages[-1].id
-    at = next((at for at in range(len(messages) - 1, 0, -1) if isinstance(messages[at], AIMessage)), 0)
-    reported = getattr(messages[at], "usage_metadata", None) if at and messages[at - 1].id == asked else None
-    if asked is None or not reported:
-        return None
-    details = reported.get("input_token_details") or {}
-    read, written = details.get("cache_read") or 0, details.get("cache_creation") or 0
-    uncached = reported["input_tokens"] - read - written
-    return {"input": uncached, "cache_read": read, "cache_write": written, "output": reported["output_tokens"]}
+    asked, _asked[session] = _asked.get(session), messages[-1].id if messages else None
+    for before, reply in reversed([*pairwise(messages)]):
+        if isinstance(reply, AIMessage):
+            return reply.usage_metadata if before.id and before.id == asked else None
+    return None
 
 
 def _as_openai(message: BaseMessage) -> list[dict[str, Any]]:

@@ -127,9 +127,8 @@ def _originals(history: list[Any], fitted: SyncedMessages) -> SyncedMessages:
 
 def _conversation(data: dict[str, Any]) -> str | None:
     """The id that the caller gave; one that the proxy made up for a single request is none."""
-    metadata = {**(data.get("litellm_metadata") or {}), **(data.get("metadata") or {})}
-    if metadata.get("litellm_session_id_generated"):
+    places = [data.get(name) for name in ("metadata", "litellm_metadata", "prompt_variables")]
+    given = [{"session_id": data.get("litellm_session_id")}, *(each for each in places if isinstance(each, dict))]
+    if any(each.get("litellm_session_id_generated") for each in given):
         return None
-    variables = data.get("prompt_variables") or {}
-    found = data.get("litellm_session_id") or metadata.get("session_id") or variables.get("session_id")
-    return str(found) if found else None
+    return next((str(each["session_id"]) for each in given if each.get("session_id")), None)

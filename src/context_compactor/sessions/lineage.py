@@ -58,6 +58,20 @@ def next_link(link: bytes, digest: bytes) -> bytes:
     return blake2b(link + digest, digest_size=_SIZE).digest()
 
 
+def common_length(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """How many values two lists begin with in common; slices are compared, which is many times faster than a loop."""
+    low, high = 0, min(len(one), len(other))
+    if one[:high] == other[:high]:
+        return high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
 class GivenHistory:
     """The history that was given last, with its digests and links. Of the next one only what differs is read."""
 
@@ -68,8 +82,7 @@ class GivenHistory:
 
     def read(self, raws: Sequence[Raw], digest_of: Callable[[int, Raw], bytes]) -> None:
         """Take a history in the place of the last one."""
-        known = len(self.raws)
-        same = next((at for at, raw in enumerate(raws) if at >= known or raw != self.raws[at]), len(raws))
+        known, same = len(self.raws), common_length(raws, self.raws)
         digests = self.digests[:same]
         for at in range(same, len(raws)):
             is_known = at < known and raws[at] == self.raws[at]

@@ -363,7 +363,7 @@ class Session:
                 place = self._history.find_place(self._core)
                 self._move_to(place.core)
                 try:
-                    outcome = self._history.append(place, lambda new, note: self.record(new, usage, within=note))
+                    outcome = self._history.append(place, usage, self.record)
                 except StaleBase:  # somebody else was first: look again
                     continue
                 report = self.answer(outcome)

@@ -18,9 +18,17 @@ from context_compactor.dialects.dialect import indexed_messages
 from context_compactor.engine.report import Report
 from context_compactor.errors import BadMessage, StaleBase
 from context_compactor.json_values import copy_containers
+from context_compactor.sessions.append import AppendOutcome
 from context_compactor.sessions.branches import branch_ids, fork, open_branch
 from context_compactor.sessions.core import Core
-from context_compactor.sessions.lineage import GivenHistory, complete_lineage, digest_reader, message_digest, next_link
+from context_compactor.sessions.lineage import (
+    GivenHistory,
+    common_length,
+    complete_lineage,
+    digest_reader,
+    message_digest,
+    next_link,
+)
 from context_compactor.sessions.log import VIEW_KINDS, Raw
 from context_compactor.sessions.views import sent_messages
 from context_compactor.store.rows import LineageEntry
@@ -84,10 +92,14 @@ class HistorySync:
 
     def read(self, core: Core, history: object) -> None:
         """Take a history in; `BadMessage` with its index for what is no message."""
-        raws, indexes = indexed_messages(history)
-        dialect = core.dialect(raws)
+        known = [*self._instructions, *self._given.raws] if len(set(self._indexes)) == len(self._indexes) else []
+        given = list(history) if isinstance(history, (list, tuple)) else []
+        same = common_length(given, known)  # what was given before in the same place needs not be read again
+        new, indexes = indexed_messages(history, same)
+        raws, indexes = [*known[:same], *new], [*range(same), *indexes]
+        dialect = core.dialect(new or raws[:1])
         leading = sum(1 for _ in takewhile(lambda raw: dialect.parse([raw])[0].role in _INSTRUCTIONS, raws))
-        self._instructions, self._indexes = raws[:leading], indexes
+        self._instructions, self._indexes = [copy_containers(raw) for raw in raws[:leading]], indexes
         self._given.read(raws[leading:], digest_reader(core, dialect, indexes[leading:]))
 
     def prompt(self, system: object) -> object:
@@ -109,7 +121,7 @@ class HistorySync:
         if continued := [place for place in others if place.messages > place.leading and _continues(place, given)]:
             return max(continued, key=lambda place: place.messages)
         known = [(place, _digests(place)) for place in (current, *others)]
-        most, nearest = max(((_common(digests, given.digests), place) for place, digests in known), key=_first)
+        most, nearest = max(((common_length(digests, given.digests), place) for place, digests in known), key=_first)
         for place, digests in known if not most else ():
             if count := _overlap(digests, given.digests):
                 return structs.replace(place, shift=count - len(digests))
@@ -126,11 +138,10 @@ class HistorySync:
                 self._branches,
             )
 
-    def append(self, place: PlaceInHistory, record: Callable[[list[Raw], Callable[[], None]], Any]) -> Any:
-        """Append what is new, with its lineage in the same transaction.
+    def append(self, place: PlaceInHistory, usage: Any, record: Callable[..., AppendOutcome]) -> AppendOutcome:
+        """Append what is new with `Session.record`, its lineage in the same transaction.
 
-        `record` writes messages and calls a function within their transaction. `StaleBase` when somebody else has
-        appended to the branch since it was looked at.
+        `StaleBase` when somebody else has appended to the branch since it was looked at.
         """
         core, number, link = place.core, place.messages, place.link
         entries = []
@@ -143,8 +154,9 @@ class HistorySync:
                 raise StaleBase(f"another process has appended to session {core.id!r:.80} meanwhile")
             core.store.add_lineage(core.id, entries)
 
+        new = self._given.raws[place.new :]
         try:
-            return record(self._given.raws[place.new :], note)
+            return record(new, usage if _is_answered_first(place, new) else None, within=note)
         except BadMessage as error:
             index = self._indexes[len(self._instructions) + place.new + error.index]
             raise BadMessage(index, error.field, error.problem) from None
@@ -181,6 +193,16 @@ class HistorySync:
         return position - bisect_left(self._other_entries[2], position) if position else 0
 
 
+def _is_answered_first(place: PlaceInHistory, new: Sequence[Raw]) -> bool:
+    """Whether what is new begins with the reply to what was sent.
+
+    If not, the usage of a later reply says nothing of what stands before it now.
+    """
+    if place.messages == place.leading:
+        return True
+    return bool(new) and place.core.dialect(new).parse(new[:1])[0].role == "assistant"
+
+
 def _place(core: Core) -> PlaceInHistory:
     ends, messages = complete_lineage(core), core.row().messages
     return PlaceInHistory(core, messages, *((ends[0].number - 1, ends[1].link) if ends else (messages, b"")))
@@ -201,10 +223,6 @@ def _digests(place: PlaceInHistory) -> list[bytes]:
 
 def _first(pair: tuple[int, PlaceInHistory]) -> int:
     return pair[0]
-
-
-def _common(one: Sequence[bytes], other: Sequence[bytes]) -> int:
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _overlap(stored: Sequence[bytes], given: Sequence[bytes]) -> int:
