@@ -1,4 +1,4 @@
-"""An agent with OpenAI's chat completions, for as long as it runs: `python examples/openai_chat_loop.py "your task"`."""
+"""An agent with OpenAI chat completions, for as long as it runs: `python examples/openai_chat_loop.py "your task"`."""
 
 import json
 import sys

@@ -227,8 +227,8 @@ Sessions = Annotated[list[str], typer.Argument(metavar="SESSION…", help="Which
 def delete(sessions: Sessions, yes: Yes = False, store: StoreUrl = None, as_json: AsJson = False) -> None:
     """Delete sessions for good: messages, archive, facts, compactions, and the files made from them in the project.
 
-    Their branches and the sessions of their sub-agents go with them. Contents that other sessions have too stay for them. Nothing brings
-    a deleted session back; on a terminal it is asked first.
+    Their branches and the sessions of their sub-agents go with them. Contents that other sessions have too stay for
+    them. Nothing brings a deleted session back; on a terminal it is asked first.
 
     Example: `compactor delete run-42`
     """
