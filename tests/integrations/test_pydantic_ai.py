@@ -122,13 +122,6 @@ async def stream(agent: Agent[Any, Any], task: str, **options: Any) -> Any:
         return result
 
 
-async def iterate(agent: Agent[Any, Any], task: str, **options: Any) -> Any:
-    async with agent.iter(task, usage_limits=ALWAYS, **options) as steps:
-        async for _ in steps:
-            pass
-    return steps.result
-
-
 def work(agent: Agent[Any, Any], *tasks: Any, way: Any = run, history: Any = None) -> list[Any]:
     """The results of an agent that is given one task after the other in one conversation."""
 
@@ -161,7 +154,7 @@ async def _closed(agent: Agent[Any, Any]) -> None:
 
 
 @every_model
-@pytest.mark.parametrize("way", [run, iterate, stream])
+@pytest.mark.parametrize("way", [run, stream])
 def test_sixty_steps_stay_in_the_window(way: Any, model_at: Any, compactor: CompactorCapability):
     server = strict_server()
     with server.serve() as url:

@@ -179,6 +179,13 @@ def test_usage_of_a_reply_says_nothing_of_messages_that_were_put_before_it(tmp_p
         assert session.usage().tokens < WINDOW
 
 
+def test_usage_of_a_reply_to_somebody_else_is_not_taken_for_ours(tmp_path: Path):
+    with opened(tmp_path) as session:
+        sent = session.sync(messages(0, 100), usage={"prompt_tokens": 300, "completion_tokens": 5})
+        assert sent.report is not None
+        assert session.usage().tokens < WINDOW
+
+
 def test_usage_of_a_reply_counts_where_it_follows_what_was_sent(tmp_path: Path):
     reply = {"role": "assistant", "content": "Yes."}
     with opened(tmp_path) as session:

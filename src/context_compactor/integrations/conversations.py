@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from inspect import signature
 from threading import Lock
 from typing import Any
 
@@ -37,6 +38,8 @@ class Conversations:
     def __init__(self, session: Session | str | None = None, **options: Any) -> None:
         if session is not None and not isinstance(session, (Session, str)):
             raise BadSetting(f"session: expected a Session or its id, got {type(session).__name__}")
+        if unknown := options.keys() - signature(Session.open).parameters.keys():
+            raise BadSetting(f"{min(unknown)}: not an option of Session.open. Try: window, model, store or settings.")
         self._given = session
         self._options = {"profile": "embedded", **options}
         self._open: OrderedDict[str, Session] = OrderedDict()

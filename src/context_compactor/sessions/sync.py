@@ -156,7 +156,7 @@ class HistorySync:
 
         new = self._given.raws[place.new :]
         try:
-            return record(new, usage if _is_answered_first(place, new) else None, within=note)
+            return record(new, usage if _is_own_reply(place, new) else None, within=note)
         except BadMessage as error:
             index = self._indexes[len(self._instructions) + place.new + error.index]
             raise BadMessage(index, error.field, error.problem) from None
@@ -193,14 +193,14 @@ class HistorySync:
         return position - bisect_left(self._other_entries[2], position) if position else 0
 
 
-def _is_answered_first(place: PlaceInHistory, new: Sequence[Raw]) -> bool:
-    """Whether what is new begins with the reply to what was sent.
+def _is_own_reply(place: PlaceInHistory, new: Sequence[Raw]) -> bool:
+    """Whether what is new holds one reply, and that is the answer to what was sent from here.
 
-    If not, the usage of a later reply says nothing of what stands before it now.
+    If not, its usage says nothing of what stands before it now: somebody else has sent the request.
     """
-    if place.messages == place.leading:
-        return True
-    return bool(new) and place.core.dialect(new).parse(new[:1])[0].role == "assistant"
+    replies = [message.role == "assistant" for message in place.core.dialect(new).parse(new)] if new else []
+    first = sum(1 for _ in takewhile(bool, replies))
+    return place.messages > place.leading and 0 < first == sum(replies)
 
 
 def _place(core: Core) -> PlaceInHistory:
