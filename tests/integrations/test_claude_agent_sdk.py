@@ -142,6 +142,18 @@ def test_a_compaction_is_answered_with_our_record_and_recall_gives_back_what_lef
 
 
 @needs_claude_code
+def test_sixty_steps_that_fill_the_window_are_compacted_on_the_way_and_keep_every_rule():
+    files = [file_path(step) for step in range(1, STEPS + 1)]
+    replies = reads(*(" ".join([*files, *files][first : first + 6]) for first in range(STEPS)))
+    with serving(replies) as server:
+        messages = work(ours(extra_args={"autocompact": "100000"}), TASK)
+    found = figures(server)
+    assert results(messages) == [ANSWER]
+    assert (found.requests, found.refused, found.rules, summary_requests(server)) == (STEPS + 1, 0, len(RULES), 0)
+    assert found.rewrites == compactions(messages) >= 3
+
+
+@needs_claude_code
 def test_one_prompt_is_enough_and_another_program_goes_on_behind_a_compaction():
     async def ask(prompt: str, **options: Any) -> list[Any]:
         return [message async for message in query(prompt=prompt, options=ours(**options))]

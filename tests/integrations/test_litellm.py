@@ -392,3 +392,67 @@ def test_what_a_handler_cannot_use_is_refused_with_a_word(tmp_path: Path):
     with handler(tmp_path), pytest.raises(BadSetting, match="window is 'many'"):
         wrong = CompactorHandler(window="many")
         wrong.session("run")
+
+
+def compare() -> dict[str, RunFigures]:
+    """The sixty steps with the handler, with nothing, and with each of LiteLLM's own ways, at three quarters of the
+    window as `trim_messages` has it by default."""
+    return {name: figures(server) for name, server in _compared().items()}
+
+
+def _compared() -> dict[str, StrictServer]:
+    most = WINDOW * 3 // 4
+
+    def compress(history: list[Any]) -> tuple[list[Any], list[Any]]:
+        found = litellm.compress(messages=history, model="gpt-5", compression_trigger=most)
+        return found["messages"], found["tools"]
+
+    return {
+        "context-compactor": _with_the_handler(),
+        "nothing": _on_its_own(lambda history: (history, [])),
+        "trim_messages": _on_its_own(lambda history: (trim_messages(history, max_tokens=most), [])),
+        "compress": _on_its_own(compress),
+    }
+
+
+def _with_the_handler() -> StrictServer:
+    server = strict_server()
+    with tempfile.TemporaryDirectory() as folder, server.serve() as url, handler(Path(folder)):
+        run(atalk(url, [*BEGIN]))
+    return server
+
+
+def _on_its_own(fit: Callable[[list[Any]], tuple[list[Any], list[Any]]]) -> StrictServer:
+    server = strict_server()
+
+    async def work(url: str) -> None:
+        history: list[Any] = [*BEGIN]
+        while history[-1]["role"] != "assistant":
+            messages, tools = fit(history)
+            asked = {**options_of(url), "messages": messages, "tools": [*TOOLS, *tools]}
+            try:
+                reply = (await litellm.acompletion(**asked)).choices[0].message
+            except litellm.BadRequestError:
+                assert server.refusals
+                return
+            history.append(reply.model_dump(exclude_none=True))
+            history += results(reply) if reply.tool_calls else []
+
+    with server.serve() as url:
+        run(work(url))
+    return server
+
+
+def test_ours_overflows_nowhere_and_keeps_no_fewer_rules_than_litellms_own_ways():
+    servers = _compared()
+    found = {name: figures(server) for name, server in servers.items()}
+    ours, page = found["context-compactor"], PAGE.read_text()
+    assert (ours.overflows, ours.refused, ours.requests) == (0, 0, STEPS + 1)
+    assert all(ours.rules >= other.rules for other in found.values())
+    assert [each.line(name) for name, each in found.items() if each.line(name) not in page] == []
+    bodies = [request.body for request in servers["compress"].requests]
+    asked_for = enumerate((body["messages"][-1]["content"] for body in bodies[1:]), 1)
+    stubs = sum(shown != read_file(file_path(step)) for step, shown in asked_for)
+    changes = sum(before["tools"] != after["tools"] for before, after in pairwise(bodies))
+    assert f"stub for {stubs} of {STEPS} results" in page.replace("\n", " ")
+    assert f"changed {changes} times" in page

@@ -368,7 +368,7 @@ def test_what_a_cut_history_no_longer_has_is_sent_from_the_session_with_every_ki
         parts.ToolReturnPart("look", ["a picture", PIXEL], "look_1"),
         parts.ToolReturnPart("look", "no such file", "look_2", outcome="failed"),
     ]
-    said = ["See:", PIXEL, parts.ImageUrl("https://example.org/a.png"), parts.UploadedFile("file-1", "openai")]
+    said = ["See:", PIXEL, parts.ImageUrl("https://example.org/a"), parts.UploadedFile("file-1", "openai")]
     more = [parts.CachePoint(), parts.TextContent("and this", metadata=1)]
     again = parts.RetryFeedbackPart("Once more.", retry=parts.RetryInfo("model_retry"))
     asked = ModelRequest([*results, parts.UserPromptPart([*said, *more]), again])

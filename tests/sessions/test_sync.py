@@ -194,6 +194,19 @@ def test_usage_of_a_reply_counts_where_it_follows_what_was_sent(tmp_path: Path):
         assert session.usage().tokens >= 1_200
 
 
+def test_a_long_output_that_reasoning_stands_behind_is_sent_as_it_was(tmp_path: Path):
+    long = "\n".join(f"line {number} of many" for number in range(4_000))
+    call = {"type": "tool_use", "id": "a", "name": "run", "input": {}}
+    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": long}]}
+    thinking = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+    reply = {"role": "assistant", "content": [thinking, {"type": "text", "text": "Done."}]}
+    history = [other("Go."), {"role": "assistant", "content": [call]}, result, reply, other("And now?")]
+    with opened(tmp_path, window=200_000, dialect="anthropic") as session:
+        assert session.sync(history) == history
+    with opened(tmp_path, "seen", window=200_000, dialect="anthropic") as session:
+        assert len(str(session.sync(history[:3]))) < len(long)  # nobody has seen it yet
+
+
 def test_tools_and_system_beside_the_history_are_counted(tmp_path: Path):
     tools = [{"type": "function", "function": {"name": "read", "description": "word " * 400, "parameters": {}}}]
     with opened(tmp_path) as session:

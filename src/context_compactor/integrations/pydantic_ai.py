@@ -153,7 +153,8 @@ def _block(item: Any) -> dict[str, Any]:
     else:
         dumped = _FILES.dump_python(item, mode="json")
         source = {"type": "url" if "url" in dumped else "file", **dumped}
-    return {"type": "image" if item.media_type.startswith("image/") else "document", "source": source}
+    is_image = item.kind == "image-url" or str(source["media_type"]).startswith("image/")
+    return {"type": "image" if is_image else "document", "source": source}
 
 
 def _listed(raw: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from context_compactor.archive.originals import Original
 from context_compactor.archive.storage import PreparedItem, prepare_items, store_items
 from context_compactor.dialects.detection import distinctive_dialect, find_dialect, foreign_message, is_built_in
 from context_compactor.dialects.dialect import Dialect, one_or_several, plain_messages
-from context_compactor.dialects.messages import Message, ReportedUsage, ToolResult, read_usage
+from context_compactor.dialects.messages import Message, ReportedUsage, Thinking, ToolResult, read_usage
 from context_compactor.dialects.repair import repair
 from context_compactor.dialects.turns import ToolUse, split_turns, without_recall
 from context_compactor.engine.classify import parse_context, result_original
@@ -593,7 +593,10 @@ def _with_cuts(core: Core, ready: ReadyMessages, row: SessionRow | None = None) 
     if not ready.shorten or not core.settings.enabled:
         return ready
     counter, most = ready.counter, core.settings.max_output_tokens
-    long = [at for at, message in enumerate(ready.messages) if is_too_long(message, counter, most)]
+    # Reasoning is bound to all that was before it: an output that it was written behind stays as it was sent.
+    thought = [any(isinstance(part, Thinking) for part in message.parts) for message in ready.messages]
+    first = len(thought) - thought[::-1].index(True) if any(thought) else 0
+    long = [at for at, message in enumerate(ready.messages) if at >= first and is_too_long(message, counter, most)]
     if not long:
         return ready
     row = row or core.row()
