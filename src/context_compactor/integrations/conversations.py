@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from inspect import signature
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 from context_compactor.errors import BadSetting, MissingExtra
 from context_compactor.sessions.session import Session
+from context_compactor.sessions.sync import SyncedMessages
+
+T = TypeVar("T")
 
 # As many sessions stay open; one that is closed is opened again when it is needed.
 _MOST_OPEN = 200
@@ -25,6 +28,11 @@ def importing(extra: str, needs: str) -> Iterator[None]:
         raise MissingExtra(f"context_compactor.integrations for {needs}", extra) from error
     except ImportError as error:
         raise BadSetting(f"{needs} is needed, and what is installed is too old: {error}. Try: update it.") from error
+
+
+def own_messages(given: Sequence[T], sent: SyncedMessages, build: Callable[[dict[str, Any]], T]) -> list[T]:
+    """The framework's own messages wherever they are sent as they were given; the others are built."""
+    return [build(raw) if at is None else given[at] for raw, at in zip(sent, sent.sources, strict=True)]
 
 
 class Conversations:
