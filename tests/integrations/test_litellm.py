@@ -7,12 +7,15 @@ import json
 import os
 import re
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,7 @@ import openai
 from litellm.integrations.custom_logger import CustomLogger
 from litellm.utils import trim_messages
 
+from context_compactor import Session
 from context_compactor.errors import BadSetting
 from context_compactor.integrations.litellm import CompactorHandler
 from context_compactor.testing import ScriptedCall, ScriptedReply, StrictServer
@@ -94,7 +98,9 @@ def options_of(url: str) -> dict[str, Any]:
     return {"model": "openai/gpt-5", "api_base": f"{url}/v1", "api_key": "any", "max_retries": 0, "tools": TOOLS}
 
 
-def results(message: Any, call: Callable[[str, dict[str, Any]], str] = lambda _, given: read_file(**given)) -> list[Any]:
+def results(
+    message: Any, call: Callable[[str, dict[str, Any]], str] = lambda _, given: read_file(**given)
+) -> list[Any]:
     """What the calls of a reply give."""
     answers = [(each.id, call(each.function.name, json.loads(each.function.arguments))) for each in message.tool_calls]
     return [{"role": "tool", "tool_call_id": id, "content": text} for id, text in answers]
@@ -456,3 +462,252 @@ def test_ours_overflows_nowhere_and_keeps_no_fewer_rules_than_litellms_own_ways(
     changes = sum(before["tools"] != after["tools"] for before, after in pairwise(bodies))
     assert f"stub for {stubs} of {STEPS} results" in page.replace("\n", " ")
     assert f"changed {changes} times" in page
+
+
+def blocks(language: str) -> list[str]:
+    """The blocks of a language on the page, for the window of these tests."""
+    found = re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    return [block.replace("200_000", f"{WINDOW:_}") for block in found]
+
+
+def test_the_snippet_of_the_page_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any):
+    server = strict_server()
+    for step in range(1, STEPS + 1):
+        place = tmp_path / file_path(step)
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(read_file(file_path(step)))
+    for name in CALLBACKS:
+        monkeypatch.setattr(litellm, name, [])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "any")
+    with server.serve() as url:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{url}/v1")
+        snippet = blocks("python")[0].replace("Find out why the login fails.", TASK)
+        exec(compile(snippet, str(PAGE), "exec"), {"__name__": "snippet"})
+    litellm.callbacks[0].close()
+    assert capsys.readouterr().out == f"{ANSWER}\n"
+    assert (figures(server).requests, figures(server).refused, figures(server).rules) == (STEPS + 1, 0, len(RULES))
+
+
+KEYS = """
+from litellm.proxy._types import UserAPIKeyAuth
+
+async def check(request, api_key):
+    return UserAPIKeyAuth(api_key=api_key)
+"""
+CLAUDE = "{model_name: claude, litellm_params: {model: anthropic/claude-sonnet-4-5, api_key: any}}"
+GENERAL = "general_settings: {custom_auth: keys.check, missing_session_id: generate}\n"
+
+
+class Proxy:
+    """A LiteLLM proxy with the configuration of the page. Its provider is a strict server that gets a script for each
+    test, since the proxy keeps its connections."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._replies: deque[ScriptedReply] = deque()
+        done = ScriptedReply("Done.")
+        self.server = strict_server(iter(lambda: self._replies.popleft() if self._replies else done, None))
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.url = f"http://127.0.0.1:{free.getsockname()[1]}"
+
+    @contextmanager
+    def started(self) -> Iterator[None]:
+        (config,) = blocks("yaml")
+        assert config.count("}}]") == 1
+        (self.folder / "config.yaml").write_text(config.replace("}}]", f"}}}}, {CLAUDE}]") + GENERAL)
+        (self.folder / "compactor_handler.py").write_text(blocks("python")[1])
+        (self.folder / "keys.py").write_text(KEYS)
+        command = [Path(sys.executable).parent / "litellm", "--config", "config.yaml", "--host", "127.0.0.1"]
+        with self.server.serve() as url, (self.folder / "log").open("w") as log:
+            given = {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "any", "ANTHROPIC_BASE_URL": url}
+            environment = {**os.environ, **given, "LITELLM_MASTER_KEY": "sk-" + "0123456789abcdef" * 3}
+            command += ["--port", self.url.rsplit(":", 1)[1]]
+            running = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
+            try:
+                wait_for(lambda: running.poll() is not None or self._is_ready(), self._said, pause=0.1)
+                assert running.poll() is None, self._said()
+                yield
+            finally:
+                running.terminate()
+                running.wait(PATIENCE)
+
+    def _is_ready(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/health/readiness").is_success
+        except httpx.TransportError:
+            return False
+
+    def _said(self) -> str:
+        return (self.folder / "log").read_text()[-3000:]
+
+    def begin(self, replies: Sequence[ScriptedReply]) -> StrictServer:
+        """The server with a new script, and without what it saw before."""
+        self._replies = deque(replies)
+        self.server.requests.clear()
+        self.server.refusals.clear()
+        return self.server
+
+    def post(self, path: str, body: dict[str, Any], conversation: str | None, key: str = "sk-one") -> httpx.Response:
+        headers = {"Authorization": f"Bearer {key}"} | ({"x-litellm-session-id": conversation} if conversation else {})
+        return httpx.post(self.url + path, json=body, headers=headers, timeout=PATIENCE)
+
+    def sessions(self, conversation: str = "") -> list[str]:
+        """The ids of the stored sessions of a conversation: one for each key."""
+        with closing(sqlite3.connect(self.folder / ".compactor/compactor.db")) as store:
+            found = [name for (name,) in store.execute("SELECT id FROM sessions")]
+        return [name for name in found if name.endswith(conversation)]
+
+    def compactions(self, conversation: str) -> int:
+        (name,) = self.sessions(f"-{conversation}")
+        store = f"sqlite:///{self.folder / '.compactor/compactor.db'}"
+        with Session.open(name, store=store, profile="embedded") as session:
+            return len(session.compactions())
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    made = Proxy(tmp_path_factory.mktemp("proxy"))
+    with made.started():
+        yield made
+
+
+def ask_openai(
+    proxy: Proxy, history: list[Any], conversation: str, key: str = "sk-one", *, streamed: bool = False
+) -> list[Any]:
+    """Go on with a conversation to its answer, with the OpenAI SDK as a client of the proxy."""
+    headers = {"x-litellm-session-id": conversation}
+    with openai.OpenAI(base_url=f"{proxy.url}/v1", api_key=key, max_retries=0, default_headers=headers) as client:
+        while True:
+            reply: Any = client.chat.completions.create(
+                model="gpt-5", messages=history, tools=TOOLS, stream=streamed, timeout=PATIENCE
+            )
+            if streamed:
+                reply = litellm.stream_chunk_builder(
+                    [litellm.ModelResponseStream(**each.model_dump()) for each in reply]
+                )
+            message = reply.choices[0].message
+            history.append(message.model_dump(exclude_none=True))
+            if not message.tool_calls:
+                return history
+            history += results(message)
+
+
+def ask_anthropic(proxy: Proxy, conversation: str, model: str) -> None:
+    history: list[Any] = [{"role": "user", "content": TASK}]
+    tools = [{"name": "read_file", "description": "Read a file.", "input_schema": SCHEMA}]
+    while history[-1]["role"] != "assistant":
+        body = {"model": model, "max_tokens": 500, "system": SYSTEM, "messages": history, "tools": tools}
+        answer = proxy.post("/v1/messages", body, conversation)
+        assert answer.status_code == 200, answer.text
+        history.append({"role": "assistant", "content": answer.json()["content"]})
+        if calls := [block for block in history[-1]["content"] if block["type"] == "tool_use"]:
+            history.append({"role": "user", "content": [_result(call["id"], call["input"]) for call in calls]})
+
+
+def _result(call_id: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": call_id, "content": read_file(**arguments)}
+
+
+def ask_responses(proxy: Proxy, conversation: str, model: str) -> None:
+    history: list[Any] = [{"role": "user", "content": TASK}]
+    tools = [{"type": "function", "name": "read_file", "parameters": SCHEMA}]
+    calls: list[Any] | None = None
+    while calls is None or calls:
+        body = {"model": model, "instructions": SYSTEM, "input": history, "tools": tools}
+        answer = proxy.post("/v1/responses", body, conversation)
+        assert answer.status_code == 200, answer.text
+        calls = [item for item in answer.json()["output"] if item["type"] == "function_call"]
+        history += answer.json()["output"]
+        history += [_output(call["call_id"], json.loads(call["arguments"])) for call in calls]
+
+
+WAYS: dict[str, Callable[[Proxy, str], object]] = {
+    "chat": lambda proxy, name: ask_openai(proxy, [*BEGIN], name),
+    "chat-streamed": lambda proxy, name: ask_openai(proxy, [*BEGIN], name, streamed=True),
+    "messages": lambda proxy, name: ask_anthropic(proxy, name, "claude"),
+    "messages-of-openai": lambda proxy, name: ask_anthropic(proxy, name, "gpt-5"),
+    "responses": lambda proxy, name: ask_responses(proxy, name, "gpt-5"),
+    "responses-of-claude": lambda proxy, name: ask_responses(proxy, name, "claude"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_client_of_the_proxy_is_kept_in_the_window_by_every_route(proxy: Proxy, way: str):
+    server = proxy.begin(script())
+    WAYS[way](proxy, way)
+    assert_kept_in_the_window(server, proxy.compactions(way))
+    assert "recall(" not in json.dumps(sent(server))
+
+
+def test_a_client_of_the_proxy_may_rewind(proxy: Proxy):
+    server = proxy.begin([*script(40), ScriptedReply("Another way."), ScriptedReply("It exports one function.")])
+    history = ask_openai(proxy, [*BEGIN], "rewound")
+    history = ask_openai(proxy, [*history[:-3], {"role": "user", "content": "Take another way."}], "rewound")
+    ask_openai(proxy, [*history, {"role": "user", "content": NEXT_TASK}], "rewound")
+    assert figures(server).refused == 0
+    for at in (-2, -1):
+        assert file_path(40) not in str(sent(server, at))
+        assert all(rule in str(sent(server, at)) for rule in RULES)
+    assert sent(server)[-2]["content"] == "Another way."
+
+
+def test_clients_at_once_do_not_mix_and_another_key_shares_nothing(proxy: Proxy):
+    server = proxy.begin([*script(30)[:-1], *script(30)[:-1], *script(30)[:-1]])
+    given = [("sk-one", "shared"), ("sk-two", "shared"), ("sk-two", "other")]
+
+    def ask(key: str, conversation: str) -> None:
+        ask_openai(proxy, [{"role": "user", "content": f"I am {key}/{conversation}. {TASK}"}], conversation, key)
+
+    with ThreadPoolExecutor(len(given)) as pool:
+        list(pool.map(lambda each: ask(*each), given))
+    assert figures(server).refused == 0
+    assert len(set(proxy.sessions("-shared"))) == 2
+    for request in server.requests:
+        assert len(set(re.findall(r"I am sk-\w+/\w+", json.dumps(request.body)))) == 1
+
+
+def test_a_client_cannot_name_the_session_of_another_key(proxy: Proxy):
+    server = proxy.begin([ScriptedReply("Done.")] * 4)
+    ask_openai(proxy, [{"role": "user", "content": "The secret is 42."}], "private")
+    (private,) = proxy.sessions("-private")
+    before = proxy.sessions()
+    body = {"model": "gpt-5", "messages": [{"role": "user", "content": "Which secret?"}]}
+    tricks = [
+        {"prompt_id": "compactor", "prompt_variables": {"session_id": private}},
+        {"metadata": {"session_id": private}},
+        {"litellm_session_id": private},
+    ]
+    for trick in tricks:
+        assert proxy.post("/v1/chat/completions", body | trick, None, "sk-two").status_code == 200
+        assert sent(server) == body["messages"]
+    assert [name for name in proxy.sessions() if name not in before] == [f"{_owner('sk-two')}-{private}"]
+    assert private.startswith(f"{_owner('sk-one')}-")
+
+
+def _owner(key: str) -> str:
+    hashed = sha256(key.encode()).hexdigest()
+    return sha256(json.dumps([hashed, None, None]).encode()).hexdigest()[:24]
+
+
+def test_a_client_of_the_proxy_without_a_conversation_is_left_alone(proxy: Proxy):
+    server = proxy.begin([])
+    ask_openai(proxy, [*BEGIN], "known")
+    before = proxy.sessions()
+    messages = [*BEGIN, *({"role": "user", "content": f"Question {number}?"} for number in range(100))]
+    assert proxy.post("/v1/chat/completions", {"model": "gpt-5", "messages": messages}, None).status_code == 200
+    assert sent(server) == messages
+    assert proxy.sessions() == before
+
+
+@pytest.mark.parametrize(
+    ("conversation", "role", "said"),
+    [("run", "usr", "message 0, field 'role': unknown role 'usr'"), ("x" * 400, "user", "300 is the limit")],
+)
+def test_what_a_client_of_the_proxy_did_wrong_is_its_error(proxy: Proxy, conversation: str, role: str, said: str):
+    server = proxy.begin([])
+    body = {"model": "gpt-5", "messages": [{"role": role, "content": "Hello."}]}
+    answer = proxy.post("/v1/chat/completions", body, conversation)
+    assert answer.status_code == 400
+    assert said in answer.json()["error"]["message"]
+    assert server.requests == []

@@ -306,8 +306,15 @@ def _report(run: CompactionRun, context: CompactedContext, after: int, decisions
             pins_share=pins_share(composer, written, context.cut),
         ),
         floor=floor,
-        notes=tuple(filter(None, (*run.notes, run.config.dialect.compaction_note))),
+        notes=tuple(filter(None, (*run.notes, run.config.dialect.compaction_note, _loop_note(run)))),
     )
+
+
+def _loop_note(run: CompactionRun) -> str:
+    """What a caller must know who compacts a history that goes on, whenever a level is reached."""
+    if run.archive.session_id or run.trigger.kind != "threshold":
+        return ""
+    return "called before every request, this rewrites the prefix each time; a Session does so once per compaction"
 
 
 def _checkable_references(
