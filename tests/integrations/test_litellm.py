@@ -22,11 +22,11 @@ from typing import Any
 
 import pytest
 
-# LiteLLM fetches a list of prices when it is imported, unless it is told not to.
-os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-litellm = pytest.importorskip("litellm", reason="needs the extra litellm")
+pytest.importorskip("fastapi", reason="needs the extra litellm-proxy")
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else LiteLLM fetches a list of prices when it is imported
 
 import httpx
+import litellm
 import openai
 from litellm.integrations.custom_logger import CustomLogger
 from litellm.utils import trim_messages
@@ -103,7 +103,7 @@ def results(
 ) -> list[Any]:
     """What the calls of a reply give."""
     answers = [(each.id, call(each.function.name, json.loads(each.function.arguments))) for each in message.tool_calls]
-    return [{"role": "tool", "tool_call_id": id, "content": text} for id, text in answers]
+    return [{"role": "tool", "tool_call_id": call_id, "content": text} for call_id, text in answers]
 
 
 def talk(url: str, history: list[Any], conversation: str = "run", *, streamed: bool = False) -> list[Any]:
@@ -395,9 +395,8 @@ def test_what_a_handler_cannot_use_is_refused_with_a_word(tmp_path: Path):
         CompactorHandler(session="run")
     with handler(tmp_path), pytest.raises(BadSetting, match="needs prompt_variables"):
         litellm.completion(**options_of("http://127.0.0.1:9"), messages=[*BEGIN], prompt_id="compactor")
-    with handler(tmp_path), pytest.raises(BadSetting, match="window is 'many'"):
-        wrong = CompactorHandler(window="many")
-        wrong.session("run")
+    with pytest.raises(BadSetting, match="window is 'many'"):
+        CompactorHandler(window="many").session("run")
 
 
 def compare() -> dict[str, RunFigures]:
