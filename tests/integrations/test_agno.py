@@ -33,7 +33,7 @@ from msgspec import structs
 from context_compactor import Session
 from context_compactor.errors import BadSetting, MissingExtra
 from context_compactor.integrations import agno as adapter
-from context_compactor.integrations.agno import conversations_of, recall_tools, with_compactor
+from context_compactor.integrations.agno import recall_tools, with_compactor
 from context_compactor.testing import ScriptedCall, ScriptedReply, StrictServer
 from tests.integrations.scenario import (
     ANSWER,
@@ -86,7 +86,7 @@ def compacted(model: Any, **options: Any) -> Iterator[Any]:
     try:
         yield made
     finally:
-        conversations_of(made).close()
+        made.conversations.close()
 
 
 @pytest.fixture(autouse=True)
@@ -130,7 +130,7 @@ def test_sixty_steps_in_a_small_window_overflow_nowhere_and_keep_every_rule(make
     server = strict_server()
     with server.serve() as url, compacted(make(url)) as model:
         assert engineer(model).run(TASK).content == ANSWER
-        session = conversations_of(model).session("run")
+        session = model.conversations.session("run")
         assert_kept_in_the_window(server, session)
         assert session.id == "run"
         assert session.usage().source == "anchored on the last reply"
@@ -141,7 +141,7 @@ def test_an_asynchronous_run_is_kept_in_the_window_too(make: Callable[[str], Any
     server = strict_server()
     with server.serve() as url, compacted(make(url)) as model:
         assert asyncio.run(closing(model, engineer(model).arun(TASK))).content == ANSWER
-        assert_kept_in_the_window(server, conversations_of(model).session("run"))
+        assert_kept_in_the_window(server, model.conversations.session("run"))
 
 
 @pytest.mark.parametrize("make", MODELS)
@@ -150,7 +150,7 @@ def test_a_streamed_run_is_kept_in_the_window_too(make: Callable[[str], Any]):
     with server.serve() as url, compacted(make(url)) as model:
         *_, last = engineer(model).run(TASK, stream=True, yield_run_output=True)
         assert last.content == ANSWER
-        assert_kept_in_the_window(server, conversations_of(model).session("run"))
+        assert_kept_in_the_window(server, model.conversations.session("run"))
 
 
 def test_an_asynchronous_streamed_run_is_kept_in_the_window_too():
@@ -161,7 +161,7 @@ def test_an_asynchronous_streamed_run_is_kept_in_the_window_too():
 
     with server.serve() as url, compacted(chat(url)) as model:
         assert asyncio.run(closing(model, last_of(model))).content == ANSWER
-        assert_kept_in_the_window(server, conversations_of(model).session("run"))
+        assert_kept_in_the_window(server, model.conversations.session("run"))
 
 
 @pytest.mark.parametrize("make", THINKING_MODELS)
@@ -169,7 +169,7 @@ def test_a_model_that_thinks_gets_back_what_its_provider_takes(make: Callable[[s
     server = strict_server([structs.replace(reply, thinking="Which file is next?") for reply in script()])
     with server.serve() as url, compacted(make(url)) as model:
         assert engineer(model).run(TASK).content == ANSWER
-        assert_kept_in_the_window(server, conversations_of(model).session("run"))
+        assert_kept_in_the_window(server, model.conversations.session("run"))
 
 
 def test_the_model_stays_what_it_is_and_the_given_one_is_left_alone():
@@ -179,8 +179,8 @@ def test_the_model_stays_what_it_is_and_the_given_one_is_left_alone():
         assert type(model).__name__ == "OpenAIResponses"
         assert (model.id, model.base_url, model.get_provider()) == (given.id, given.base_url, given.get_provider())
         assert (given.use_previous_response_id, model.use_previous_response_id) == (True, False)
-        assert conversations_of(model.__deepcopy__({})) is conversations_of(model)
-        assert conversations_of(model).session("any").usage().budget_tokens > 200_000
+        assert model.__deepcopy__({}).conversations is model.conversations
+        assert model.conversations.session("any").usage().budget_tokens > 200_000
 
 
 def test_messages_that_are_not_shortened_are_agnos_own():
@@ -208,7 +208,7 @@ def test_a_session_remembers_more_than_the_last_runs_that_agno_gives():
             found = agent.run("Go on." if run else TASK)
             assert found.content == f"Answer {run}."
         assert not any(message.content == TASK for message in found.messages or [])
-        text, session = json.dumps(sent(server)), conversations_of(model).session("run")
+        text, session = json.dumps(sent(server)), model.conversations.session("run")
         assert (figures(server).refused, figures(server).rules, session.id) == (0, len(RULES), "run")
         assert all(f"run_{run}" in text for run in range(7))
         assert figures(server).rewrites == len(session.compactions()) == 2
@@ -232,7 +232,7 @@ def test_after_a_rewind_nothing_of_the_way_that_was_left_is_sent_and_the_next_ru
         assert "Take another way." in text
         assert "other/way_29.py" in text
         found = figures(server)
-        assert (found.refused, found.rules, conversations_of(model).session("run").id) == (0, len(RULES), "run~2")
+        assert (found.refused, found.rules, model.conversations.session("run").id) == (0, len(RULES), "run~2")
 
 
 def test_a_regenerated_answer_takes_the_place_of_the_first_one():
@@ -269,7 +269,7 @@ def test_without_the_tools_the_record_does_not_name_recall():
     server = strict_server()
     with server.serve() as url, compacted(chat(url)) as model:
         assert engineer(model, tools=[read_file]).run(TASK).content == ANSWER
-        assert_kept_in_the_window(server, conversations_of(model).session("run"))
+        assert_kept_in_the_window(server, model.conversations.session("run"))
         assert "recall" not in json.dumps(server.requests[-1].body)
 
 
@@ -281,7 +281,7 @@ def test_two_conversations_at_once_do_not_mix():
 
     with server.serve() as url, compacted(chat(url)) as model:
         asyncio.run(closing(model, talk(engineer(model, session_id=None))))
-        sessions = [conversations_of(model).session(name) for name in ("one", "two")]
+        sessions = [model.conversations.session(name) for name in ("one", "two")]
         assert [session.id for session in sessions] == ["one", "two"]
         assert all(len(session.compactions()) >= 3 for session in sessions)
     assert figures(server).refused == 0
@@ -298,7 +298,7 @@ def test_agents_of_a_team_share_its_session_and_have_conversations_of_their_own(
         reader = engineer(model, name="reader", session_id=None)
         team = Team(members=[reader], model=model, session_id="run", telemetry=False)
         assert team.run(TASK).content == "The team is done."
-        own, shared = (conversations_of(model).session(name) for name in ("run/reader", "run"))
+        own, shared = (model.conversations.session(name) for name in ("run/reader", "run"))
         assert (len(own.compactions()) >= 2, len(shared.compactions()), shared.id) == (True, 0, "run")
     assert figures(server).refused == 0
     assert LINE in sent(server, -2)[-1]["content"]
@@ -312,8 +312,8 @@ def test_what_agno_asks_a_model_on_the_side_is_left_alone():
         agent.run(TASK)
         agent.set_session_name(session_id="run", autogenerate=True)
         assert len(sent(server)) == 2
-        assert conversations_of(model).session().id == "run"
-        assert len(conversations_of(model).session().history()) == 3
+        assert model.conversations.session().id == "run"
+        assert len(model.conversations.session().history()) == 3
 
 
 def test_images_and_files_are_part_of_the_conversation():
@@ -322,7 +322,7 @@ def test_images_and_files_are_part_of_the_conversation():
     with server.serve() as url, compacted(chat(url)) as model:
         run = engineer(model).run(TASK, images=[picture], files=[File(content=b"Notes", filename="notes.txt")])
         assert run.content == ANSWER
-        kinds = [block["type"] for block in conversations_of(model).session("run").history()[0]["content"]]
+        kinds = [block["type"] for block in model.conversations.session("run").history()[0]["content"]]
         assert kinds == ["text", "image_url", "file"]
         assert figures(server).refused == 0
 
@@ -366,7 +366,10 @@ def test_what_is_not_a_model_is_refused_with_a_word(wrong: Any, problem: str):
 
 
 def test_a_model_has_one_compactor():
-    with compacted(chat("http://127.0.0.1:9")) as model, pytest.raises(BadSetting, match="has one already"):
+    with (
+        compacted(chat("http://127.0.0.1:9")) as model,
+        pytest.raises(BadSetting, match="that has no compactor yet, got OpenAIChat"),
+    ):
         with_compactor(model)
     with pytest.raises(BadSetting, match="expected a Session or its id, got int"):
         with_compactor(chat("http://127.0.0.1:9"), session=3)  # type: ignore[arg-type]
@@ -445,6 +448,6 @@ def test_the_snippet_of_the_page_works(tmp_path: Path, monkeypatch: pytest.Monke
     with server.serve() as url:
         monkeypatch.setenv("OPENAI_BASE_URL", f"{url}/v1")
         exec(compile(snippet, str(PAGE), "exec"), names)
-    conversations_of(names["model"]).close()
+    names["model"].conversations.close()
     assert capsys.readouterr().out == f"{ANSWER}\n"
     assert (figures(server).refused, figures(server).rules) == (0, len(RULES))

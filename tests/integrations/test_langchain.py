@@ -60,7 +60,7 @@ Invoke = Callable[[Any, Any, RunnableConfig], None]
 def compactor(tmp_path: Path) -> Iterator[CompactorMiddleware]:
     with_store = middleware_in(tmp_path)
     yield with_store
-    with_store.close()
+    with_store.conversations.close()
 
 
 def middleware_in(folder: Path) -> CompactorMiddleware:
@@ -209,7 +209,7 @@ def test_another_program_goes_on_where_the_thread_ended(tmp_path: Path):
             engineer(chat(url), compactor, checkpointer=saved).invoke(asked(task), thread())
             session = compactor.session(thread())
             found = len(session.history()), len(session.compactions()), session.id
-            compactor.close()
+            compactor.conversations.close()
     assert found[0] == 2 * STEPS + 3
     assert found[2] == "run"
     assert figures(server).rewrites <= found[1]
@@ -223,7 +223,7 @@ def test_a_thread_whose_sessions_were_lost_is_compacted_anew_whatever_its_last_r
         for task in (TASK, NEXT_TASK):
             compactor = middleware_in(tmp_path / task[:4])
             engineer(chat(url), compactor, checkpointer=saved).invoke(asked(task), thread())
-            compactor.close()
+            compactor.conversations.close()
     assert (figures(server).refused, figures(server).rules) == (0, len(RULES))
 
 
@@ -287,7 +287,7 @@ def test_without_recall_no_tool_is_added_and_no_record_names_one(tmp_path: Path)
     compactor = CompactorMiddleware(window=WINDOW, recall=False, store=f"sqlite:///{tmp_path / 'sessions.db'}")
     with server.serve() as url:
         engineer(chat(url), compactor).invoke(asked(TASK), thread())
-    compactor.close()
+    compactor.conversations.close()
     body = server.requests[-1].body
     assert [tool["function"]["name"] for tool in body["tools"]] == ["read_file"]
     assert sent(server)[1]["content"].startswith("[Context record.")
@@ -481,7 +481,7 @@ def _with_the_adapter() -> RunFigures:
     with tempfile.TemporaryDirectory() as folder:
         compactor = middleware_in(Path(folder))
         found = _on_its_own(lambda _: [compactor])
-        compactor.close()
+        compactor.conversations.close()
     return found
 
 

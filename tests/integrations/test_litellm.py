@@ -22,7 +22,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("fastapi", reason="needs the extra litellm-proxy")
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else LiteLLM fetches a list of prices when it is imported
 
 import httpx
@@ -396,7 +395,7 @@ def test_what_a_handler_cannot_use_is_refused_with_a_word(tmp_path: Path):
     with handler(tmp_path), pytest.raises(BadSetting, match="needs prompt_variables"):
         litellm.completion(**options_of("http://127.0.0.1:9"), messages=[*BEGIN], prompt_id="compactor")
     with pytest.raises(BadSetting, match="window is 'many'"):
-        CompactorHandler(window="many").session("run")
+        CompactorHandler(window="many", store=f"sqlite:///{tmp_path / 'sessions.db'}").session("run")
 
 
 def compare() -> dict[str, RunFigures]:

@@ -88,7 +88,7 @@ every_model = pytest.mark.parametrize("model_at", MODELS)
 def compactor(tmp_path: Path) -> Any:
     capability = CompactorCapability(window=WINDOW, store=f"sqlite:///{tmp_path / 'sessions.db'}")
     yield capability
-    capability.close()
+    capability.conversations.close()
 
 
 def engineer(model: Model, *capabilities: Any, **options: Any) -> Agent[Any, Any]:
@@ -159,7 +159,7 @@ def test_sixty_steps_stay_in_the_window(way: Any, model_at: Any, compactor: Comp
     server = strict_server()
     with server.serve() as url:
         (result,) = work(engineer(model_at(url), compactor), TASK, way=way)
-    session = compactor.session(result.conversation_id)
+    session = compactor.conversations.session(result.conversation_id)
     assert_kept_in_the_window(server, session)
     assert session.usage().source == "anchored on the last reply"
     assert way is not stream or server.requests[-1].body["stream"]
@@ -175,7 +175,7 @@ def test_a_synchronous_run_stays_in_the_window(model_at: Any, compactor: Compact
         with loop_of(lambda: agent):
             result = agent.run_sync(TASK, usage_limits=ALWAYS)
     assert result.output == ANSWER
-    assert_kept_in_the_window(server, compactor.session(result.conversation_id))
+    assert_kept_in_the_window(server, compactor.conversations.session(result.conversation_id))
 
 
 @every_model
@@ -188,7 +188,7 @@ def test_thinking_is_sent_back_as_its_provider_takes_it(model_at: Any, compactor
     }
     with server.serve() as url:
         (result,) = work(engineer(model_at(url), compactor, model_settings=settings.get(model_at)), TASK)
-    assert_kept_in_the_window(server, compactor.session(result.conversation_id))
+    assert_kept_in_the_window(server, compactor.conversations.session(result.conversation_id))
     field = {chat: "reasoning_content", responses: "encrypted_content", claude: "signature"}[model_at]
     assert field in json.dumps(sent(server)[-4:])
 
@@ -200,10 +200,10 @@ def test_a_conversation_goes_on_in_the_next_run_and_in_another_program(
     server = strict_server([*script(), *texts(2)])
     with server.serve() as url:
         first, second = work(engineer(model_at(url), compactor), TASK, NEXT_TASK)
-        compactor.close()
+        compactor.conversations.close()
         stored = parts.ModelMessagesTypeAdapter.validate_json(second.all_messages_json())
         (third,) = work(engineer(model_at(url), compactor), "And now?", history=stored)
-    session = compactor.session(third.conversation_id)
+    session = compactor.conversations.session(third.conversation_id)
     assert (session.id, figures(server).refused) == (first.conversation_id, 0)
     assert len(session.history()) == 2 * STEPS + 5  # the last reply comes with the next request
     assert all(rule in str(sent(server)) for rule in RULES)
@@ -225,7 +225,7 @@ def test_after_a_rewind_nothing_of_the_way_that_was_left_is_sent(model_at: Any, 
         assert all(rule in str(sent(server, at)) for rule in RULES)
     assert "Take another way." in str(sent(server, -1))
     assert sent(server)[: len(sent(server, -2))] == sent(server, -2)
-    session = compactor.session(last.conversation_id)
+    session = compactor.conversations.session(last.conversation_id)
     assert session.id == f"{left.conversation_id}~2"
     assert len(session.history()) == 2 * STEPS + 1
 
@@ -246,7 +246,7 @@ def test_recall_gives_the_original_of_a_file_that_left_the_context(compactor: Co
 def test_without_the_tools_no_record_names_recall(tmp_path: Path):
     server = strict_server()
     capability = CompactorCapability(window=WINDOW, store=f"sqlite:///{tmp_path / 'sessions.db'}", recall=False)
-    with server.serve() as url, closing(capability):
+    with server.serve() as url, closing(capability.conversations):
         work(engineer(chat(url), capability), TASK)
     assert [tool["function"]["name"] for tool in server.requests[-1].body["tools"]] == ["read_file"]
     assert "Context record" in str(sent(server))
@@ -263,7 +263,7 @@ def test_two_conversations_at_once_do_not_mix(compactor: CompactorCapability):
             async with chat(url) as model:
                 result = await run(agent, f"I am {name}. {TASK}", model=model, conversation_id=name)
             assert result.conversation_id == name
-        assert_kept_in_the_window(servers[name], compactor.session(name))
+        assert_kept_in_the_window(servers[name], compactor.conversations.session(name))
 
     async def both() -> None:
         await asyncio.gather(*map(talk, servers))
@@ -279,7 +279,7 @@ def test_a_session_of_the_caller_is_used_for_every_run_and_stays_open(tmp_path: 
     with server.serve() as url, Session.open("mine", window=WINDOW, store=f"sqlite:///{tmp_path}/s.db") as session:
         capability = CompactorCapability(session)
         work(engineer(chat(url), capability), TASK)
-        capability.close()
+        capability.conversations.close()
         assert_kept_in_the_window(server, session)
         assert session.id == "mine"
 
@@ -290,7 +290,7 @@ def test_a_system_prompt_is_always_sent_and_counted(model_at: Any, compactor: Co
     long = "Be careful. " * 1_000
     with server.serve() as url:
         (result,) = work(engineer(model_at(url), compactor, instructions=None, system_prompt=(SYSTEM, long)), TASK)
-    assert_kept_in_the_window(server, compactor.session(result.conversation_id))
+    assert_kept_in_the_window(server, compactor.conversations.session(result.conversation_id))
     for request in server.requests:
         body = json.dumps(request.body)
         assert (body.count(SYSTEM), body.count(long)) == (1, 1)
@@ -319,7 +319,7 @@ def test_answers_with_a_schema_failed_calls_and_calls_in_parallel_are_followed(c
         agent = engineer(chat(url), compactor, tools=tools, output_type=Finding, retries=3)
         (result,) = work(agent, ["Look at this.", PIXEL, TASK])
     assert result.output == Finding(cause=ANSWER)
-    session = compactor.session(result.conversation_id)
+    session = compactor.conversations.session(result.conversation_id)
     assert (figures(server).refused, figures(server).rules, session.id) == (0, len(RULES), result.conversation_id)
     assert figures(server).rewrites <= len(session.compactions())
 
@@ -422,7 +422,7 @@ def test_a_reply_that_the_provider_has_not_finished_goes_back_as_it_is(compactor
     (result,) = work(agent, None, history=[ModelRequest([parts.UserPromptPart(TASK)]), paused])
     assert result.output.endswith(ANSWER)
     assert got[0][-1] is paused
-    assert len(compactor.session(result.conversation_id).history()) == 1
+    assert len(compactor.conversations.session(result.conversation_id).history()) == 1
 
 
 def compare() -> dict[str, RunFigures]:
@@ -439,7 +439,7 @@ def compare() -> dict[str, RunFigures]:
 
     with tempfile.TemporaryDirectory() as folder:
         ours = CompactorCapability(window=WINDOW, store=f"sqlite:///{folder}/sessions.db")
-        with closing(ours):
+        with closing(ours.conversations):
             return {
                 "context-compactor": _run_with(ours),
                 "nothing": _run_with(),
@@ -469,7 +469,7 @@ def test_it_runs_behind_a_history_processor_whose_result_becomes_the_history(com
     with server.serve() as url:
         agent = engineer(chat(url), compactor, ProcessHistory(lambda given: given), watcher)
         (result,) = work(agent, TASK)
-    assert_kept_in_the_window(server, compactor.session(result.conversation_id))
+    assert_kept_in_the_window(server, compactor.conversations.session(result.conversation_id))
     assert len(result.all_messages()) == 2 * STEPS + 2
 
 

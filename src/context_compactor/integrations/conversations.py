@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 from context_compactor.errors import BadSetting, MissingExtra
 from context_compactor.sessions.session import Session
 from context_compactor.sessions.sync import SyncedMessages
+from context_compactor.sessions.tool_schemas import schema_of
+from context_compactor.sessions.tools import TOOLS
 
 T = TypeVar("T")
 
@@ -33,6 +35,14 @@ def importing(extra: str, needs: str) -> Iterator[None]:
 def own_messages(given: Sequence[T], sent: SyncedMessages, build: Callable[[dict[str, Any]], T]) -> list[T]:
     """The framework's own messages wherever they are sent as they were given; the others are built."""
     return [build(raw) if at is None else given[at] for raw, at in zip(sent, sent.sources, strict=True)]
+
+
+def archive_tools() -> list[dict[str, Any]]:
+    """Name, description and parameters of `recall`, `search_archive` and `facts`, which `Session.call` answers."""
+    tools = [tool for tool, _ in TOOLS.values()]
+    return [
+        {"name": tool.name, "description": tool.description, "parameters": schema_of(tool.arguments)} for tool in tools
+    ]
 
 
 class Conversations:

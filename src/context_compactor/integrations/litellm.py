@@ -12,11 +12,12 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from msgspec import Struct
 
 from context_compactor.errors import BadInput, BadSetting
-from context_compactor.integrations.conversations import Conversations, importing
+from context_compactor.integrations.conversations import Conversations, importing, own_messages
 from context_compactor.sessions.session import Session
 from context_compactor.sessions.sync import SyncedMessages
 
-with importing("litellm", "litellm>=1.80"):
+with importing("litellm", "litellm>=1.101"):
+    from litellm.constants import SESSION_ID_GENERATED_METADATA_KEY
     from litellm.exceptions import BadRequestError
     from litellm.integrations.custom_prompt_management import CustomPromptManagement
 
@@ -111,8 +112,8 @@ class CompactorHandler(CustomPromptManagement):
             return None
         session = await asyncio.to_thread(self.session, owner + conversation)
         last = self._last_calls.get(session)
-        is_next = last is not None and len(history) > last.count and history[last.count - 1] == last.last
-        usage = last.usage if last and is_next else None
+        goes_on = last and len(history) > last.count and history[last.count - 1] == last.last
+        usage = last.usage if last and goes_on else None
         system = data.get("system") or data.get("instructions")
         fitted = await asyncio.to_thread(session.sync, history, usage, data.get("tools"), system)
         self._last_calls[session] = self._calls[str(data.get("litellm_call_id"))] = _Call(len(history), history[-1])
@@ -121,14 +122,14 @@ class CompactorHandler(CustomPromptManagement):
 
 
 def _originals(history: list[Any], fitted: SyncedMessages) -> SyncedMessages:
-    messages = [raw if at is None else history[at] for raw, at in zip(fitted, fitted.sources, strict=True)]
-    return SyncedMessages(messages, fitted.sources, fitted.session_id, fitted.report)
+    """LiteLLM's own messages wherever they are unchanged; by their type they are known as fitted in a fallback."""
+    return SyncedMessages(own_messages(history, fitted, dict))
 
 
 def _conversation(data: dict[str, Any]) -> str | None:
     """The id that the caller gave; one that the proxy made up for a single request is none."""
     places = [data.get(name) for name in ("metadata", "litellm_metadata", "prompt_variables")]
     given = [{"session_id": data.get("litellm_session_id")}, *(each for each in places if isinstance(each, dict))]
-    if any(each.get("litellm_session_id_generated") for each in given):
+    if any(each.get(SESSION_ID_GENERATED_METADATA_KEY) for each in given):
         return None
     return next((str(each["session_id"]) for each in given if each.get("session_id")), None)

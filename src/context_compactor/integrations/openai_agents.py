@@ -5,17 +5,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import Any
 
 from context_compactor.errors import BadSetting
-from context_compactor.integrations.conversations import importing
+from context_compactor.integrations.conversations import importing, own_messages
 from context_compactor.sessions.session import Session
 
 with importing("openai-agents", "openai-agents>=0.24"):
     from agents import FunctionTool, Handoff, RunContextWrapper, SessionSettings, Tool, TResponseInputItem, handoff
     from agents.models.fake_id import FAKE_RESPONSES_ID
     from agents.run import CallModelData, ModelInputData
+
+_Run = RunContextWrapper[Any] | None
 
 
 class CompactorSession:
@@ -29,53 +30,44 @@ class CompactorSession:
     def __init__(self, session: Session) -> None:
         self.session = _opened(session)
         self.session_id = self._branch = self.session.id
-        self._items = self.session.history()
-        self._requests = 0
+        self._items, self._requests = self.session.history(), 0
 
-    async def get_items(
-        self, limit: int | None = None, *, wrapper: RunContextWrapper[Any] | None = None
-    ) -> list[TResponseInputItem]:
+    async def get_items(self, limit: int | None = None, *, wrapper: _Run = None) -> list[TResponseInputItem]:
         """All items in their order, or the last ones."""
         self._items, self._branch = await asyncio.to_thread(self.session.history), self.session.id
         self._new_usage(wrapper)
         return [_with_id(item) for item in self._items[0 if limit is None else max(0, len(self._items) - limit) :]]
 
-    async def add_items(
-        self, items: list[TResponseInputItem], *, wrapper: RunContextWrapper[Any] | None = None
-    ) -> None:
+    async def add_items(self, items: list[TResponseInputItem], *, wrapper: _Run = None) -> None:
         """Add items at the end. What the filter has stored already is not stored twice."""
         every = [*self._items, *_without_ids(items)]
         if every and every[0].get("role") in ("system", "developer"):
-            raise BadSetting(
-                "a conversation cannot be stored that begins with instructions. Try: Agent(instructions=…)."
-            )
-        usage, is_same = self._new_usage(wrapper), self.session.id == self._branch
-        # The filter is in another branch when a handoff has changed the history: its usage is not that of this one.
-        synced = await asyncio.to_thread(self.session.sync, every, usage=usage if is_same else None)
+            raise BadSetting("a stored conversation cannot begin with instructions. Try: Agent(instructions=…).")
+        synced = await asyncio.to_thread(self.session.sync, every, usage=self._new_usage(wrapper))
         self._items, self._branch = every, synced.session_id
 
-    async def pop_item(self, *, wrapper: RunContextWrapper[Any] | None = None) -> TResponseInputItem | None:
+    async def pop_item(self, *, wrapper: _Run = None) -> TResponseInputItem | None:
         """Take off the last item: the conversation goes on in a branch without it."""
-        items = await self.get_items(wrapper=wrapper)
-        if items:
-            await self._go_back(len(items) - 1)
-        return items[-1] if items else None
+        return await self._go_back(-1, wrapper)
 
-    async def clear_session(self, *, wrapper: RunContextWrapper[Any] | None = None) -> None:
+    async def clear_session(self, *, wrapper: _Run = None) -> None:
         """Begin anew, in an empty branch. What was said stays in the store: `Session.delete` deletes it."""
-        if await self.get_items(wrapper=wrapper):
-            await self._go_back(0)
+        await self._go_back(0, wrapper)
 
-    async def _go_back(self, count: int) -> None:
-        await asyncio.to_thread(self.session.truncate, count)
-        self._items, self._branch = self._items[:count], self.session.id
+    async def _go_back(self, end: int, wrapper: _Run) -> TResponseInputItem | None:
+        items = await self.get_items(wrapper=wrapper)
+        if not items:
+            return None
+        await asyncio.to_thread(self.session.truncate, len(items[:end]))
+        self._items, self._branch = self._items[:end], self.session.id
+        return items[-1]
 
-    def _new_usage(self, wrapper: RunContextWrapper[Any] | None) -> dict[str, int] | None:
+    def _new_usage(self, wrapper: _Run) -> dict[str, Any] | None:
         """What was reported for the one request since the last call; None if an agent that is a tool made some too."""
         entries = wrapper.usage.request_usage_entries if wrapper else []
-        new = [entry for entry in entries[self._requests :] if entry.input_tokens]
-        self._requests = len(entries)
-        return {"input_tokens": new[0].input_tokens, "output_tokens": new[0].output_tokens} if len(new) == 1 else None
+        new, self._requests = entries[self._requests :], len(entries)
+        # The filter is in another branch when a handoff has changed the history: its usage is not that of this one.
+        return vars(new[0]) if len(new) == 1 and self.session.id == self._branch else None
 
 
 def compactor_filter(session: Session | CompactorSession) -> Callable[[CallModelData[Any]], Awaitable[ModelInputData]]:
@@ -89,8 +81,7 @@ def compactor_filter(session: Session | CompactorSession) -> Callable[[CallModel
         items, instructions = call.model_data.input, call.model_data.instructions
         tools = await _declared_tools(call)
         sent = await asyncio.to_thread(opened.sync, _without_ids(items), tools=tools, system=instructions or "")
-        own = [_with_id(made) if at is None else items[at] for made, at in zip(sent, sent.sources, strict=True)]
-        return ModelInputData(input=own, instructions=instructions)
+        return ModelInputData(input=own_messages(items, sent, _with_id), instructions=instructions)
 
     return fit
 
@@ -99,27 +90,20 @@ def recall_tools(session: Session | CompactorSession) -> list[Tool]:
     """`recall`, `search_archive` and `facts` for `Agent(tools=[…])`: they give back what left the agent's context."""
     opened = _opened(session)
 
-    async def answer(name: str, _: object, arguments: str) -> str:
-        return await asyncio.to_thread(opened.call, name, arguments)
+    def tool(name: str, description: str, parameters: dict[str, Any], **_: Any) -> FunctionTool:
+        async def answer(_: object, arguments: str) -> str:
+            return await asyncio.to_thread(opened.call, name, arguments)
 
-    return [
-        FunctionTool(
-            name=tool["name"],
-            description=tool["description"],
-            params_json_schema=tool["parameters"],
-            on_invoke_tool=partial(answer, tool["name"]),
-            strict_json_schema=False,
-        )
-        for tool in opened.tools("responses")
-    ]
+        return FunctionTool(name, description, parameters, answer, strict_json_schema=False)
+
+    return [tool(**declared) for declared in opened.tools("responses")]
 
 
 async def _declared_tools(call: CallModelData[Any]) -> list[dict[str, Any]]:
     tools = await call.agent.get_all_tools(RunContextWrapper(call.context))
     found = [(tool.name, tool.description, tool.params_json_schema) for tool in tools if isinstance(tool, FunctionTool)]
-    for each in call.agent.handoffs:
-        other = each if isinstance(each, Handoff) else handoff(each)
-        found.append((other.tool_name, other.tool_description, other.input_json_schema))
+    handoffs = [each if isinstance(each, Handoff) else handoff(each) for each in call.agent.handoffs]
+    found += [(each.tool_name, each.tool_description, each.input_json_schema) for each in handoffs]
     return [{"type": "function", "name": name, "description": text, "parameters": given} for name, text, given in found]
 
 
@@ -136,8 +120,6 @@ def _with_id(item: Any) -> Any:
 
 def _opened(session: object) -> Session:
     found = session.session if isinstance(session, CompactorSession) else session
-    if isinstance(found, Session):
-        return found
-    raise BadSetting(
-        f"session: expected a Session of context_compactor, got {type(found).__name__}. Try: Session.open(…)."
-    )
+    if not isinstance(found, Session):
+        raise BadSetting(f"session: expected a Session of context_compactor, got {type(found).__name__}")
+    return found
