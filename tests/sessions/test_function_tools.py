@@ -84,6 +84,8 @@ def test_a_call_of_search_finds_lines_with_their_ids_and_of_facts_the_rules(tmp_
         ("recall", {"id": "turn_001", "page": 99}, "page 99"),
         ("recall", "{broken", "recall(id"),
         ("recall", "[1]", "expected an object"),
+        ("recall", '{"id": "\ud800"}', "recall(id"),
+        ("recall", "[" * 200_000, "recall(id"),
         ("search_archive", {"text": ""}, "text"),
         ("search_archive", {"text": "x", "wrong": 1}, "wrong"),
         ("facts", {"kind": "nonsense"}, "unknown kind"),

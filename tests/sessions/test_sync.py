@@ -6,6 +6,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from copy import deepcopy
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -168,11 +169,11 @@ def test_other_instructions_are_sent_and_counted_and_do_not_branch(tmp_path: Pat
 
 
 def test_usage_of_a_reply_says_nothing_of_messages_that_were_put_before_it(tmp_path: Path):
-    reply = {"role": "assistant", "content": "Yes."}
+    answer = {"role": "assistant", "content": "Yes."}
     with opened(tmp_path) as session:
         session.sync([other("One.")])
         sent = session.sync(
-            [other("One."), *messages(0, 100), reply, other("Next.")],
+            [other("One."), *messages(0, 100), answer, other("Next.")],
             usage={"prompt_tokens": 20, "completion_tokens": 5},
         )
         assert sent.report is not None
@@ -187,10 +188,10 @@ def test_usage_of_a_reply_to_somebody_else_is_not_taken_for_ours(tmp_path: Path)
 
 
 def test_usage_of_a_reply_counts_where_it_follows_what_was_sent(tmp_path: Path):
-    reply = {"role": "assistant", "content": "Yes."}
+    answer = {"role": "assistant", "content": "Yes."}
     with opened(tmp_path) as session:
         session.sync([other("One.")])
-        session.sync([other("One."), reply], usage={"prompt_tokens": 1_200, "completion_tokens": 5})
+        session.sync([other("One."), answer], usage={"prompt_tokens": 1_200, "completion_tokens": 5})
         assert session.usage().tokens >= 1_200
 
 
@@ -414,6 +415,198 @@ def test_an_async_session_syncs_forks_and_truncates(tmp_path: Path):
     length, name, answer = asyncio.run(run())
     assert (length, name) == (12, "run~2")
     assert "turn_001" in answer
+
+
+# Branches that are easily mixed up
+
+
+def reply(text: str) -> Raw:
+    return {"role": "assistant", "content": text}
+
+
+def test_what_somebody_else_says_while_a_compaction_runs_is_not_sent(tmp_path: Path):
+    with opened(tmp_path) as ann, opened(tmp_path) as ben:
+        ben.sync(messages(0, 10))
+        history = messages(0, 60)
+
+        def interrupt(_: object) -> None:
+            leave()
+            ben.sync([*ann.history(), reply("Ben answers."), other("Ben asks.")])
+
+        leave = ann.bus.subscribe(interrupt, types=("session.compacted",))
+        sent = ann.sync(history)
+        assert "Ben" not in str(sent)
+        assert ann.history() == history
+        assert sent.report is not None
+
+
+def test_options_given_on_opening_hold_for_the_branch_that_is_continued(tmp_path: Path):
+    with opened(tmp_path) as session:
+        session.sync(messages(0, 10))
+        session.truncate(6)
+    tools = [{"name": "read", "description": "word " * 300, "input_schema": {}}]
+    store = f"sqlite:///{tmp_path / 'sessions.db'}"
+    with Session.open("run", window=100_000, model="gpt-5", tools=tools, store=store) as session:
+        usage = session.usage()
+        assert session.id == "run~2"
+        assert usage.budget_tokens > 80_000
+        assert usage.sections.tools > 200
+
+
+def test_the_prompt_is_counted_in_the_branch_that_the_history_belongs_to(tmp_path: Path):
+    with opened(tmp_path) as session:
+        session.sync(messages(0, 10))
+        session.sync([*messages(0, 4), other("Another way.")])
+        session.sync([{"role": "system", "content": "Be careful. " * 300}, *messages(0, 12)])
+        assert session.id == "run"
+        assert session.usage().sections.system > 500
+
+
+def test_instructions_that_are_no_longer_given_are_no_longer_counted(tmp_path: Path):
+    with opened(tmp_path) as session:
+        session.sync([{"role": "system", "content": "Be careful. " * 300}, *messages(0, 4)])
+        session.sync(messages(0, 4))
+        assert session.usage().sections.system < 5
+
+
+def test_a_conversation_does_not_expire_while_a_branch_of_it_is_used(tmp_path: Path):
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def today() -> datetime:
+        return now
+
+    with opened(tmp_path, clock=today, retention_days=7) as session:
+        session.sync(messages(0, 10))
+        session.truncate(6)
+    for _ in range(12):
+        now += timedelta(days=1)
+        with opened(tmp_path, clock=today, retention_days=7) as session:
+            assert session.id == "run~2"
+            session.append(other(f"Day {now:%d}."))
+
+
+def test_a_window_whose_first_message_repeats_is_still_one_conversation(tmp_path: Path):
+    history: list[Raw] = []
+    with opened(tmp_path, window=100_000) as session:
+        for number in range(10):
+            history += [other("continue"), reply(f"answer {number}")]
+            session.sync(history[-6:])
+        assert session.id == "run"
+        assert session.history() == history
+
+
+def test_another_conversation_that_begins_with_the_last_words_shares_nothing(tmp_path: Path):
+    with opened(tmp_path) as session:
+        session.sync([other("The secret is 17."), reply("ok"), other("hello")])
+        sent = session.sync([other("hello")])
+        assert sent == [other("hello")]
+        assert session.id == "run~2"
+
+
+def test_a_window_goes_on_in_the_branch_that_has_most_of_it(tmp_path: Path):
+    with opened(tmp_path, window=100_000) as session:
+        session.sync([*messages(0, 20), other("go on"), reply("yes"), other("go on")])
+        session.sync([other("Something else."), reply("x"), other("go on"), reply("yes")])
+        assert session.id == "run~2"
+        session.sync([other("go on"), reply("yes"), other("go on"), reply("more")])
+        assert session.id == "run"
+
+
+def test_a_regenerated_answer_behind_a_window_keeps_what_was_before_the_window(tmp_path: Path):
+    history = messages(0, 40)
+    with opened(tmp_path, window=100_000) as session:
+        for end in range(12, 41, 4):
+            session.sync(history[max(0, end - 12) : end])
+        sent = session.sync([*history[28:39], reply("Another answer.")])
+        assert session.id == "run~2"
+        assert session.history() == [*history[:39], reply("Another answer.")]
+        assert sent == session.history()
+        assert sent.sources == (*(None for _ in range(28)), *range(12))
+
+
+def test_a_branch_that_was_left_is_continued_although_a_shorter_one_could_be(tmp_path: Path):
+    with opened(tmp_path) as session:
+        session.sync(messages(0, 80))
+        session.sync(messages(0, 3))
+        assert session.id == "run~2"
+        session.sync(messages(0, 84))
+        assert session.id == "run"
+
+
+def test_a_branch_is_not_opened_in_the_place_of_a_session_of_that_id(tmp_path: Path):
+    with opened(tmp_path) as session:
+        session.sync(messages(0, 4))
+        session.truncate(2)
+    with pytest.raises(BadSetting, match=r"branch of 'run'.*branch='run~2'"):
+        opened(tmp_path, "run~2")
+    with opened(tmp_path, "run~2", branch="run~2") as session:
+        assert session.history() == messages(0, 2)
+
+
+@pytest.mark.parametrize("wrong", ["nope", "other"])
+def test_what_is_no_branch_of_a_conversation_is_refused(tmp_path: Path, wrong: str):
+    for name in ("other", "run"):
+        with opened(tmp_path, name) as session:
+            session.append(other("Hello."))
+    with pytest.raises((BadSetting, UnknownSession), match=wrong):
+        opened(tmp_path, branch=wrong)
+    with pytest.raises(UnknownSession):
+        opened(tmp_path, "new", branch="nope")
+    with closing(connect(f"sqlite:///{tmp_path / 'sessions.db'}")) as kept:
+        assert [row.id for row in kept.sessions()] == ["other", "run"]
+
+
+def test_names_of_speakers_tell_messages_apart(tmp_path: Path):
+    with opened(tmp_path) as session:
+        session.sync([{**other("yes"), "name": "alice"}])
+        sent = session.sync([{**other("yes"), "name": "bob"}])
+        assert session.id == "run~2"
+        assert session.history() == sent
+
+
+def test_arguments_that_are_nested_without_end_are_compared_as_text(tmp_path: Path):
+    call = {"id": "a", "type": "function", "function": {"name": "read", "arguments": "[" * 100_000}}
+    history = [other("Go."), {"role": "assistant", "content": None, "tool_calls": [call]}]
+    with opened(tmp_path, window=1_000_000) as session:
+        session.sync(history)
+        session.sync(history)
+        assert session.id == "run"
+
+
+def _log(folder: Path) -> list[str]:
+    found = next(folder.rglob("compaction.json"), None)
+    return found.read_text().splitlines() if found else []
+
+
+def test_the_log_of_a_project_has_every_event_once_however_often_branches_change(tmp_path: Path):
+    with opened(tmp_path) as session:
+        for number in range(6):
+            session.sync([other(f"Talk {number}."), *messages(1, 4)])
+        for _ in range(3):
+            session.sync([other("Talk 0."), *messages(1, 4)])
+            session.sync([other("Talk 5."), *messages(1, 4)])
+        session.append(messages(4, 60))
+    lines = _log(tmp_path)
+    assert len(lines) > 1
+    assert len(lines) == len(set(lines))
+
+
+def test_closing_a_fork_leaves_the_session_as_it_was(tmp_path: Path):
+    with opened(tmp_path) as session:
+        session.append(messages(0, 5))
+        session.fork(2).close()
+        session.append(messages(5, 80))
+    assert _log(tmp_path)
+
+
+def test_a_fork_of_a_session_that_was_folded_whole_has_its_last_turn(tmp_path: Path):
+    with opened(tmp_path) as session:
+        session.append(messages(0, 80))
+        session.compact(target_tokens=50, preserve=0)
+        last = session.turns()[-1].id
+        with session.fork() as forked:
+            assert forked.recall(last) == session.recall(last)
+            assert forked.turns()[-1].id == last
 
 
 # Fork and truncate

@@ -6,10 +6,9 @@ app = App(name="work", root_agent=agent, plugins=[CompactorPlugin(window=200_000
 from __future__ import annotations
 
 import asyncio
-from itertools import takewhile
 from typing import Any
 
-from context_compactor.integrations.conversations import Conversations, importing
+from context_compactor.integrations.conversations import Conversations, importing, own_messages
 from context_compactor.sessions.session import Session
 
 with importing("adk", "google-adk>=2.0"):
@@ -32,18 +31,15 @@ class CompactorPlugin(BasePlugin):
     `app/user/session/agent`. The events of the ADK session stay as they are.
     """
 
-    def __init__(
-        self, session: Session | str | None = None, *, name: str = "context_compactor", **options: Any
-    ) -> None:
-        super().__init__(name)
-        self._conversations = Conversations(session, **options)
+    def __init__(self, session: Session | str | None = None, **options: Any) -> None:
+        super().__init__("context_compactor")
+        self.conversations = Conversations(session, **options)
 
     def session(self, context: Context) -> Session:
         """The session of the agent that a callback or a tool is called for."""
-        own, branch = context.session, context.get_invocation_context().branch
-        names = [own.app_name, own.user_id, own.id, context.agent_name, branch, context.isolation_scope]
+        names = [context.session.app_name, context.session.user_id, context.session.id, *_speaker(context)]
         parts = [name.replace("%", "%25").replace("/", "%2F") for name in names if name]
-        return self._conversations.session("/".join(parts))
+        return self.conversations.session("/".join(parts))
 
     async def before_model_callback(self, *, callback_context: Context, llm_request: LlmRequest) -> None:
         """Replace the contents of the request by what fits."""
@@ -52,7 +48,7 @@ class CompactorPlugin(BasePlugin):
 
     async def close(self) -> None:
         """Close the sessions; the runner calls it."""
-        await asyncio.to_thread(self._conversations.close)
+        await asyncio.to_thread(self.conversations.close)
 
     def _compact(self, context: Context, request: LlmRequest) -> None:
         session, config = self.session(context), request.config
@@ -61,13 +57,9 @@ class CompactorPlugin(BasePlugin):
             request.append_tools([_ArchiveTool(self, function) for function in functions])
         moving = [content for content in request.contents if _is_instruction(content)]
         history = [content for content in request.contents if not _is_instruction(content)]
-        behind = sum(1 for _ in takewhile(lambda content: not _is_instruction(content), reversed(request.contents)))
-        system = [config.system_instruction or "", *moving]
-        sent = session.sync(history, _last_usage(context), config.tools, system)
-        kept = [
-            types.Content.model_validate(raw) if source is None else history[source]
-            for raw, source in zip(sent, sent.sources, strict=True)
-        ]
+        behind = next((at for at, content in enumerate(reversed(request.contents)) if _is_instruction(content)), 0)
+        sent = session.sync(history, _last_usage(context), config.tools, [config.system_instruction or "", *moving])
+        kept = own_messages(history, sent, types.Content.model_validate)
         at = max(0, len(kept) - behind)
         request.contents = [*kept[:at], *moving, *kept[at:]]
 
@@ -75,8 +67,7 @@ class CompactorPlugin(BasePlugin):
 class _ArchiveTool(BaseTool):
     def __init__(self, plugin: CompactorPlugin, function: dict[str, Any]) -> None:
         super().__init__(name=function["name"], description=function["description"])
-        self._plugin = plugin
-        self._function = function
+        self._plugin, self._function = plugin, function
 
     def _get_declaration(self) -> types.FunctionDeclaration:
         return types.FunctionDeclaration.model_validate(self._function)
@@ -96,13 +87,13 @@ def _is_instruction(content: types.Content) -> bool:
     return content.role == "user" and any((part.text or "").startswith(_INSTRUCTION) for part in content.parts or ())
 
 
+def _speaker(context: Context) -> tuple[str | None, ...]:
+    """What the events of an agent have in common, which may run several times at once."""
+    return context.agent_name, context.get_invocation_context().branch, context.isolation_scope
+
+
 def _last_usage(context: Context) -> types.GenerateContentResponseUsageMetadata | None:
-    """What was reported for the last reply of the agent; nothing when that was taken back since."""
-    own = (context.agent_name, context.get_invocation_context().branch, context.isolation_scope)
-    for event in reversed(context.session.events):
-        if event.actions.rewind_before_invocation_id:
-            return None
-        is_own = (event.author, event.branch, event.isolation_scope) == own
-        if is_own and event.content and event.content.role == "model":
-            return event.usage_metadata
-    return None
+    own = _speaker(context)
+    replies = [event for event in context.session.events if event.content and event.content.role == "model"]
+    by_own = [event for event in replies if (event.author, event.branch, event.isolation_scope) == own]
+    return by_own[-1].usage_metadata if by_own else None

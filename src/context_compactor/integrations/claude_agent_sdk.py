@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -31,31 +30,24 @@ def compactor_options(cwd: str | Path | None = None, **options: Any) -> ClaudeAg
     is stored in the folder `.compactor` of the project. Settings of ours are in its `config.toml`, or `COMPACTOR_…` in
     `env`. Where `compactor install claude-code` has been run, the plugin that it brought is used.
     """
-    if unknown := options.keys() - {field.name for field in fields(ClaudeAgentOptions)}:
+    if unknown := options.keys() - vars(ClaudeAgentOptions()).keys():
         hint = f"env={{'COMPACTOR_{min(unknown).upper()}': '…'}}"
         raise BadSetting(f"{min(unknown)}: not an option of Claude Code. Try, if it is a setting of ours: {hint}.")
     servers = options.pop("mcp_servers", None) or {}
     if not isinstance(servers, dict):
         raise BadSetting(f"mcp_servers: expected a dictionary, to which ours is added, got {type(servers).__name__}")
-    env = {**os.environ, **(options.get("env") or {})}
-    plugins, command = [*options.pop("plugins", ())], own_command("")
-    if not _is_installed(Path(cwd or ".").absolute(), env, options.get("setting_sources")):
+    env, command = {**os.environ, **(options.get("env") or {})}, own_command("")
+    plugins, tools = [*options.pop("plugins", ())], [*options.pop("allowed_tools", ()), f"mcp__{SERVER}"]
+    if not _is_installed(str(cwd or "."), env, options.get("setting_sources")):
         plugins.append({"type": "local", "path": str(_plugin_folder(home_of(env), command))})
-    server: Any = mcp_server(CLAUDE_CODE, command)
-    return ClaudeAgentOptions(
-        cwd=cwd,
-        plugins=plugins,
-        mcp_servers={**servers, SERVER: server},
-        allowed_tools=[*options.pop("allowed_tools", ()), f"mcp__{SERVER}"],
-        **options,
-    )
+    servers = {**servers, SERVER: mcp_server(CLAUDE_CODE, command)}
+    return ClaudeAgentOptions(cwd=cwd, plugins=plugins, mcp_servers=servers, allowed_tools=tools, **options)
 
 
-def _is_installed(root: Path, env: Mapping[str, str], sources: Sequence[str] | None) -> bool:
+def _is_installed(root: str, env: Mapping[str, str], sources: Sequence[str] | None) -> bool:
     """Whether the settings that are read have our hooks already: twice they would do everything twice."""
     read = ("user", "project") if sources is None else sources
-    nowhere = {"HOME": os.devnull}
-    return has_mod(str(root) if "project" in read else os.devnull, env if "user" in read else nowhere)
+    return has_mod(root if "project" in read else os.devnull, env if "user" in read else {"HOME": os.devnull})
 
 
 def _plugin_folder(home: Path, command: Command) -> Path:

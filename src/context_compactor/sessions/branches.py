@@ -7,7 +7,6 @@ that was used last: whoever opens the conversation by its id continues there.
 from __future__ import annotations
 
 from contextlib import suppress
-from copy import copy
 from itertools import count
 
 import msgspec
@@ -16,11 +15,10 @@ from msgspec import structs
 from context_compactor.dialects.turns import FIRST_EXTRA_NUMBER
 from context_compactor.errors import BadSetting, SessionExists, UnknownSession
 from context_compactor.sessions.core import Core
-from context_compactor.sessions.events import JsonlSink
 from context_compactor.sessions.handoff import ORCHESTRATOR
-from context_compactor.sessions.lifecycle import LOGGED_EVENTS, branch_rows
+from context_compactor.sessions.lifecycle import branch_rows, open_branch
 from context_compactor.sessions.state import SessionState, check_id, read_profile, read_session_state
-from context_compactor.store.rows import NewOriginal, OriginalRow
+from context_compactor.store.rows import MESSAGE, NewOriginal, OriginalRow
 
 # A history that is given is compared with so many branches, those used last; older ones are still there by their ids.
 _MOST_COMPARED = 50
@@ -41,35 +39,6 @@ def branch_ids(core: Core, most: int | None = _MOST_COMPARED) -> list[str]:
     return [row.id for row in found[:most]]
 
 
-def open_branch(core: Core, session_id: str) -> Core:
-    """The inside of another branch, with everything else as in this one; `UnknownSession` when it is not there."""
-    row = core.store.session(session_id)
-    branch = copy(core)
-    branch.id, branch.created_at, branch.profile = session_id, row.created_at, read_profile(row.profile)
-    branch.reset_reading()
-    if core.project is not None:
-        sink = JsonlSink(core.project.log_file)
-        leave, follow = core.unsubscribe, core.bus.subscribe(sink, types=LOGGED_EVENTS, session_id=session_id)
-        branch.unsubscribe = lambda: (leave(), follow())[-1]
-    return branch
-
-
-def find_branch(core: Core, name: str | None = None) -> Core:
-    """The branch of a conversation with this id; without one, the branch that was used last."""
-    wanted = name or core.profile.branch
-    if wanted in ("", core.id):
-        return core
-    try:
-        branch = open_branch(core, wanted)
-    except UnknownSession:
-        if name is None:  # it was deleted
-            return core
-        raise
-    if branch.profile.root != core.id:
-        raise BadSetting(f"branch: {wanted!r:.80} is not a branch of session {core.id!r:.80}")
-    return branch
-
-
 def note_current(core: Core) -> None:
     """Let whoever opens the conversation by its id continue in this branch."""
     root = root_of(core)
@@ -81,6 +50,13 @@ def note_current(core: Core) -> None:
             core.store.save_profile(root, msgspec.json.encode(profile))
             if core.id == root:
                 core.profile = profile
+
+
+def touch_root(core: Core) -> None:
+    """Note that a conversation is in use, so that the session with its id does not expire before its branches."""
+    if core.profile.root:
+        with suppress(UnknownSession):
+            core.store.append(core.profile.root, MESSAGE, [], core.now())
 
 
 def fork(core: Core, at: int | None, new_id: str | None = None) -> Core:
@@ -122,7 +98,7 @@ def _create_named(core: Core, name: str, until: int) -> str:
 def _carry_over(core: Core, forked: Core) -> None:
     """Give a fork the originals and facts of what it has in common with the session it was made from."""
     turns, past = forked.parse_context().content.turns, forked.parse_context().content.past
-    last = max((turn.number for turn in turns), default=past.turns if past else 0)
+    last = max((turn.number for turn in turns), default=past.turns + 1 if past else 0)
     exchanges = [exchange for turn in turns for exchange in turn.exchanges]
     calls = max((exchange.number for exchange in exchanges), default=past.calls if past else 0)
     unanswered = {exchange.number for exchange in exchanges if exchange.result is None}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from copy import copy
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,15 @@ from msgspec import structs
 from context_compactor.archive.export import remove_export
 from context_compactor.archive.storage import terms_of
 from context_compactor.dialects.detection import find_dialect
-from context_compactor.errors import BadCheckpoint, BadMessage, BadSetting, CompactorError, DamagedContent, StoreError
+from context_compactor.errors import (
+    BadCheckpoint,
+    BadMessage,
+    BadSetting,
+    CompactorError,
+    DamagedContent,
+    StoreError,
+    UnknownSession,
+)
 from context_compactor.files import naming_write_errors
 from context_compactor.handoff.checkpoint_text import parse_checkpoint
 from context_compactor.json_values import read_json
@@ -127,7 +137,7 @@ def _is_checkpoint_of(project: Project, session_id: str) -> bool:
 
 _DAY = 24 * 60 * 60
 # Recalls are many and would push the compactions out of the log.
-LOGGED_EVENTS = tuple(kind for kind in EVENT_TYPES if not kind.startswith("item.") and kind != "session.deleted")
+_LOGGED = tuple(kind for kind in EVENT_TYPES if not kind.startswith("item.") and kind != "session.deleted")
 
 
 def open_core(
@@ -147,8 +157,13 @@ def open_core(
     system: object = None,
     owner: str = "",
     is_embedded: bool = False,
+    is_conversation: bool = False,
+    branch: str | None = None,
 ) -> Core:
-    """The inside of a session, made when there is none. One that `is_embedded` has no project, and so no files."""
+    """The inside of a session, made when there is none. One that `is_embedded` has no project, and so no files.
+
+    Of what `is_conversation`, `branch` is opened, by default the one used last; without, the session of that very id.
+    """
     check_id(session_id)
     check_agent_model(model, summarizer="")  # a session's model may be at an address
     refuse_password("model", model or "")
@@ -182,7 +197,11 @@ def open_core(
     try:
         # what is neither is refused before anything is written
         core.counter(core.dialect([])).prompt_size(tools, system)
+        if branch is not None:
+            kept.session(session_id)
         _begin(core, own, settings)
+        core = _find_branch(core, branch, own, settings) if is_conversation else core
+        follow_log(core)
         if tools is not None or system is not None:
             core.set_prompt(tools, system)
         if summarizer is not None:
@@ -243,8 +262,44 @@ def _begin(core: Core, own: Profile, settings: Settings | None) -> None:
         )
     _continue(core, stored, own, settings)
     core.budget(core.counter(core.dialect()))
+
+
+def follow_log(core: Core) -> None:
+    """Write the events of this session to the log of its project, until it is unsubscribed."""
     if core.project is not None:
-        core.unsubscribe = core.bus.subscribe(JsonlSink(core.project.log_file), types=LOGGED_EVENTS, session_id=core.id)
+        core.unsubscribe = core.bus.subscribe(JsonlSink(core.project.log_file), types=_LOGGED, session_id=core.id)
+
+
+def open_branch(core: Core, session_id: str) -> Core:
+    """The inside of another branch, with everything else as in this one; `UnknownSession` when it is not there."""
+    row = core.store.session(session_id)
+    branch = copy(core)
+    branch.id, branch.created_at, branch.profile = session_id, row.created_at, read_profile(row.profile)
+    branch.unsubscribe = lambda: None
+    branch.reset_reading()
+    return branch
+
+
+def _find_branch(core: Core, name: str | None, own: Profile, settings: Settings | None) -> Core:
+    """The branch of a conversation with this id, opened with the same options; by default the one used last."""
+    wanted = core.profile.branch if name is None else name
+    if core.profile.root and wanted != core.id:
+        raise BadSetting(
+            f"{core.id!r:.80} is a branch of {core.profile.root!r:.80}. Try: Session.open({core.profile.root!r:.80}, "
+            f"branch={core.id!r:.80})."
+        )
+    if wanted in ("", core.id):
+        return core
+    try:
+        branch = open_branch(core, wanted)
+    except UnknownSession:
+        if name is None:  # it was deleted
+            return core
+        raise
+    if branch.profile.root != core.id:
+        raise BadSetting(f"branch: {wanted!r:.80} is not a branch of session {core.id!r:.80}")
+    _continue(branch, branch.profile, own, settings)
+    return branch
 
 
 def _refuse_other_dialect(core: Core, known: str, given: str) -> None:
@@ -264,6 +319,9 @@ def expire_old(store: Store, settings: Settings, clock: Clock, spare: str = "") 
     if settings.retention_days is not None:
         now = clock()
         spared = {spare, *(session_id for session_id, _, _ in other_holders(store, now))}
+        for name in [*spared]:  # a conversation is in use as long as one of its branches is
+            with suppress(UnknownSession):
+                spared.add(read_profile(store.session(name).profile).root)
         store.expire(timestamp(now, -settings.retention_days * _DAY), spared)
         store.clear_deleted(terms_of)
 

@@ -28,7 +28,8 @@ def message_digest(message: Message) -> bytes:
     """
     has_more = any(isinstance(part, (Media, Opaque)) or getattr(part, "media", ()) for part in message.parts)
     said = _without_marks(message.raw) if has_more else [_said(part) for part in message.parts]
-    return blake2b(json_text([message.role, said]).encode(), digest_size=_SIZE).digest()
+    name = message.raw.get("name") if message.role in ("user", "assistant") and isinstance(message.raw, dict) else None
+    return blake2b(json_text([message.role, said, *([name] if name else [])]).encode(), digest_size=_SIZE).digest()
 
 
 def _said(part: Part) -> Any:
@@ -43,7 +44,7 @@ def _arguments(text: str) -> str:
     """The arguments of a call, however they were written."""
     try:
         return json.dumps(json.loads(text), sort_keys=True)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
@@ -112,8 +113,8 @@ def complete_lineage(core: Core) -> tuple[LineageEntry, LineageEntry] | None:
 
     Instructions that the log begins with are not part of it. None when there is nothing else yet.
     """
-    ends = core.store.lineage_ends(core.id)
-    if core.row().messages == (ends[1].number if ends else 0):
+    messages, ends = core.row().messages, core.store.lineage_ends(core.id)
+    if messages == (ends[1].number if ends else 0):
         return ends
     with core.writing():
         ends = core.store.lineage_ends(core.id)

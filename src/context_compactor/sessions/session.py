@@ -35,15 +35,15 @@ from context_compactor.sessions import views
 from context_compactor.sessions.append import AppendOutcome, ReadyMessages, append, make_ready
 from context_compactor.sessions.archive import export_all
 from context_compactor.sessions.automatic import check_on_open, fresh_window, respond
-from context_compactor.sessions.branches import branch_ids, find_branch, fork, note_current
+from context_compactor.sessions.branches import branch_ids, fork, note_current, touch_root
 from context_compactor.sessions.checkpoints import current_checkpoint, resume, write_checkpoint
 from context_compactor.sessions.compaction import compact, finish_export
-from context_compactor.sessions.core import Clock, Core, wall_clock
+from context_compactor.sessions.core import Clock, Core, RunningWork, wall_clock
 from context_compactor.sessions.events import Bus
 from context_compactor.sessions.facts import PreparedWork, all_facts, prepare_compaction
 from context_compactor.sessions.handoff import hand_off, orchestrator, points, receive
 from context_compactor.sessions.holders import hold, release
-from context_compactor.sessions.lifecycle import clear_deleted, delete_from, expire_old, open_core
+from context_compactor.sessions.lifecycle import clear_deleted, delete_from, expire_old, follow_log, open_core
 from context_compactor.sessions.log import missing_contents
 from context_compactor.sessions.recall import PAGE_TOKENS, RecallPage, Restored, restore
 from context_compactor.sessions.state import check_owner, check_profile
@@ -200,9 +200,11 @@ class Session:
             system=system,
             owner="" if owner is None else check_owner(owner),
             is_embedded=check_profile(profile) == "embedded",
+            is_conversation=True,
+            branch=branch,
         )
         core.strategies, core.layouts = own
-        return cls(find_branch(core, branch), owns_store=store is None or isinstance(store, str))
+        return cls(core, owns_store=store is None or isinstance(store, str))
 
     def __enter__(self) -> Self:
         return self
@@ -295,6 +297,7 @@ class Session:
         if not self._holder:
             core = self._core
             self._holder = hold(core)
+            touch_root(core)
             if core.schedule is None:  # else jobs see to it
                 expire_old(core.store, core.settings, core.clock, core.id)
 
@@ -358,17 +361,19 @@ class Session:
         with self._syncing:
             self._begin()
             self._history.read(self._core, history)
-            self._core.set_prompt(tools, self._history.prompt(system))
+            report: Report | None = None
             for _ in range(_SYNC_TRIES):
                 place = self._history.find_place(self._core)
                 self._move_to(place.core)
+                self._core.set_prompt(tools, self._history.prompt(system))
                 try:
                     outcome = self._history.append(place, usage, self.record)
                 except StaleBase:  # somebody else was first: look again
                     continue
-                report = self.answer(outcome)
+                report = self.answer(outcome) or report
                 self.check()
-                return self._history.to_send(place, report)
+                if self._history.is_whole(place):  # else somebody else has gone on in this branch meanwhile
+                    return self._history.to_send(place, report)
         raise StaleBase(f"session {self.id!r:.80} is written to by somebody else all the time. Try: again.")
 
     def fork(self, at: int | None = None, id: str | None = None) -> Self:  # noqa: A002  as everywhere in this class
@@ -378,7 +383,10 @@ class Session:
         uses the store of this session, so close it first.
         """
         self._begin()
-        return type(self)(fork(self._core, at, id), owns_store=False)
+        forked = fork(self._core, at, id)
+        forked.running = RunningWork()
+        follow_log(forked)
+        return type(self)(forked, owns_store=False)
 
     def truncate(self, at: int) -> None:
         """Go back to the first `at` messages. Everything is kept: the session goes on in a branch.
@@ -395,6 +403,8 @@ class Session:
             return
         if self._holder:
             release(self._core, self._holder)
+        self._core.unsubscribe()
+        follow_log(branch)
         self._holder, self._core, self._is_checked = "", branch, False
         note_current(branch)
         self._begin()

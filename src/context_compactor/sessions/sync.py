@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -19,8 +19,9 @@ from context_compactor.engine.report import Report
 from context_compactor.errors import BadMessage, StaleBase
 from context_compactor.json_values import copy_containers
 from context_compactor.sessions.append import AppendOutcome
-from context_compactor.sessions.branches import branch_ids, fork, open_branch
+from context_compactor.sessions.branches import branch_ids, fork
 from context_compactor.sessions.core import Core
+from context_compactor.sessions.lifecycle import open_branch
 from context_compactor.sessions.lineage import (
     GivenHistory,
     common_length,
@@ -86,8 +87,10 @@ class HistorySync:
     def __init__(self) -> None:
         self._given = GivenHistory()
         self._instructions: list[Raw] = []
+        self._had_instructions = False
         self._indexes: list[int] = []
         self._branches = 0
+        self._is_alone = False
         self._other_entries: tuple[str, int, list[int]] = ("", -1, [])
 
     def read(self, core: Core, history: object) -> None:
@@ -99,6 +102,7 @@ class HistorySync:
         raws, indexes = [*known[:same], *new], [*range(same), *indexes]
         dialect = core.dialect(new or raws[:1])
         leading = sum(1 for _ in takewhile(lambda raw: dialect.parse([raw])[0].role in _INSTRUCTIONS, raws))
+        self._had_instructions = bool(self._instructions)
         self._instructions, self._indexes = [copy_containers(raw) for raw in raws[:leading]], indexes
         self._given.read(raws[leading:], digest_reader(core, dialect, indexes[leading:]))
 
@@ -107,26 +111,33 @@ class HistorySync:
 
         Instructions are the caller's: they are sent as they are given, and counted, but not stored.
         """
-        return [*([system] if system else []), *self._instructions] if self._instructions else system
+        if self._instructions:
+            return [*([system] if system else []), *self._instructions]
+        return "" if system is None and self._had_instructions else system
 
     def find_place(self, core: Core) -> PlaceInHistory:
-        """The branch that the history continues, or a new one from where it differs from all there are.
+        """The branch that the history continues, the longest of them, or a new one from where it differs from all.
 
-        A history that has only the last messages of a branch continues it as well.
+        A history that begins with later messages of a branch, as behind a sliding window, continues it as well.
         """
         given, current = self._given, _place(core)
-        if _continues(current, given):
+        is_next = _continues(current, given)
+        if is_next and (self._is_alone or len(given.raws) - current.new < 2):
             return current
         others = [_place(open_branch(core, name)) for name in branch_ids(core) if name != core.id]
-        if continued := [place for place in others if place.messages > place.leading and _continues(place, given)]:
+        self._is_alone = not others
+        places = [place for place in (current, *others) if place.messages > place.leading]
+        if continued := [place for place in places if _continues(place, given)]:
             return max(continued, key=lambda place: place.messages)
-        known = [(place, _digests(place)) for place in (current, *others)]
-        most, nearest = max(((common_length(digests, given.digests), place) for place, digests in known), key=_first)
-        for place, digests in known if not most else ():
-            if count := _overlap(digests, given.digests):
-                return structs.replace(place, shift=count - len(digests))
+        if is_next or not places:
+            return current
+        matches = [match for place in places for match in _matches(place, given.digests)]
+        best = max(matches, key=lambda match: match.count, default=_Match(places[0], 0, 0))
+        if best.is_whole:
+            return best.continued()
+        self._is_alone = False
         self._warn_of_many(core)
-        return _place(fork(nearest.core, nearest.leading + most))
+        return best.forked()
 
     def _warn_of_many(self, core: Core) -> None:
         self._branches += 1
@@ -160,6 +171,10 @@ class HistorySync:
         except BadMessage as error:
             index = self._indexes[len(self._instructions) + place.new + error.index]
             raise BadMessage(index, error.field, error.problem) from None
+
+    def is_whole(self, place: PlaceInHistory) -> bool:
+        """Whether the branch ends with the history that was appended to it."""
+        return place.core.row().messages == place.messages + len(self._given.raws[place.new :])
 
     def to_send(self, place: PlaceInHistory, report: Report | None) -> SyncedMessages:
         """What to send: the context, with the messages of the history wherever it has them unchanged."""
@@ -217,17 +232,36 @@ def _continues(place: PlaceInHistory, given: GivenHistory) -> bool:
     return not count or (count <= len(given.links) and given.links[count - 1] == place.link)
 
 
-def _digests(place: PlaceInHistory) -> list[bytes]:
-    return [entry.digest for entry in place.core.store.lineage(place.core.id)]
+class _Match(Struct, frozen=True):
+    """So many messages of a branch, from the one at `start` behind its instructions, with which a history begins."""
+
+    place: PlaceInHistory
+    start: int
+    count: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether they are the last ones of the branch."""
+        return bool(self.count) and self.start + self.count == self.place.messages - self.place.leading
+
+    def continued(self) -> PlaceInHistory:
+        """The branch, with the history behind what they are."""
+        return structs.replace(self.place, shift=-self.start)
+
+    def forked(self) -> PlaceInHistory:
+        """A branch that ends with them."""
+        new = _place(fork(self.place.core, self.place.leading + self.start + self.count))
+        return structs.replace(new, shift=-self.start)
 
 
-def _first(pair: tuple[int, PlaceInHistory]) -> int:
-    return pair[0]
+# One message may be the same by chance.
+_LEAST_WINDOW = 2
 
 
-def _overlap(stored: Sequence[bytes], given: Sequence[bytes]) -> int:
-    """How many of the last messages of a branch the given history begins with."""
-    for count in range(min(len(stored), len(given)), 0, -1):
-        if stored[-count] == given[0] and stored[-count:] == given[:count]:
-            return count
-    return 0
+def _matches(place: PlaceInHistory, given: Sequence[bytes]) -> Iterator[_Match]:
+    """Where a branch has what the history begins with: at its beginning, or later as behind a sliding window."""
+    stored = [entry.digest for entry in place.core.store.lineage(place.core.id)]
+    for start in (at for at, digest in enumerate(stored) if given and digest == given[0]):
+        count = common_length(stored[start:], given)
+        if start == 0 or count >= _LEAST_WINDOW:
+            yield _Match(place, start, count)

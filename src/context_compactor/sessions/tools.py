@@ -192,8 +192,8 @@ _FLAVOURS = {"openai": "openai-chat", "responses": "openai-responses"}
 
 def declare_tools(core: Core, flavour: str | None) -> list[dict[str, Any]]:
     """The tools as they are declared in a request to a provider; without a flavour, in the session's dialect."""
-    named = _FLAVOURS.get(flavour or "", flavour)
-    dialect = core.dialect() if named is None else find_dialect(named, ())
+    named = str(flavour)
+    dialect = core.dialect() if flavour is None else find_dialect(_FLAVOURS.get(named, named), ())
     return dialect.declare_tools(
         [ToolDeclaration(tool.name, tool.description, schema_of(tool.arguments)) for tool, _ in TOOLS.values()]
     )
@@ -204,12 +204,12 @@ def call_tool(core: Core, name: str, arguments: object) -> str:
 
     `BadSetting` for a tool that is none of ours: the caller has to answer that one.
     """
-    if name not in TOOLS:
+    if not isinstance(name, str) or name not in TOOLS:
         raise BadSetting(f"call: {name!r:.60} is not a tool of a session. Try: {', '.join(TOOLS)}.")
     tool, run = TOOLS[name]
     try:
         return run(core, _read_arguments(tool, arguments)).render()
-    except (msgspec.MsgspecError, TypeError) as error:
+    except (msgspec.MsgspecError, TypeError, UnicodeError, RecursionError) as error:
         names = ", ".join(sorted(tool.arguments.__struct_fields__, key=lambda field: field == "page"))
         return f"{name}: {error}. Try: {name}({names})."
     except BadInput as error:
