@@ -503,6 +503,15 @@ def test_another_conversation_that_begins_with_the_last_words_shares_nothing(tmp
         assert session.id == "run~2"
 
 
+def test_a_window_of_one_question_and_its_answer_continues_the_conversation(tmp_path: Path):
+    with opened(tmp_path) as session:
+        session.sync([other("What is this?")])
+        session.sync([other("What is this?"), reply("Answer 0."), other("Go on.")])
+        session.sync([other("Go on."), reply("Answer 1."), other("Go on.")])
+        assert session.id == "run"
+        assert len(session.history()) == 5
+
+
 def test_a_window_goes_on_in_the_branch_that_has_most_of_it(tmp_path: Path):
     with opened(tmp_path, window=100_000) as session:
         session.sync([*messages(0, 20), other("go on"), reply("yes"), other("go on")])

@@ -20,8 +20,8 @@ from context_compactor.store.connect import connect
 
 T = TypeVar("T")
 
-# As many sessions stay open; one that is closed is opened again when it is needed. They share one store, so that whoever
-# is still using one that was closed here can go on.
+# As many sessions stay open; one that is closed is opened again when needed. They share one store, so that whoever is
+# still using one that was closed here can go on.
 _MOST_OPEN = 200
 
 

@@ -15,11 +15,9 @@ from context_compactor.sessions.session import Session
 
 with importing("pydantic-ai", "pydantic-ai-slim>=2.60"):
     from pydantic import TypeAdapter
-    from pydantic_ai import RunContext, Tool, messages
+    from pydantic_ai import FunctionToolset, ModelRequestContext, RunContext, Tool, messages
     from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering, ProcessHistory
     from pydantic_ai.messages import ERROR_OUTCOMES, ModelMessage, ModelRequest, ModelResponse, ToolReturnPart
-    from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
-    from pydantic_ai.toolsets import FunctionToolset
 
 _OBJECTS: TypeAdapter[Any] = TypeAdapter(messages.ModelResponsePart | messages.MultiModalContent)
 
@@ -53,17 +51,18 @@ class CompactorCapability(AbstractCapability[object]):
 
     async def before_model_request(self, ctx: RunContext, request_context: ModelRequestContext) -> ModelRequestContext:
         """Replace the messages of the request by what fits."""
-        beside = request_context.model_request_parameters
         # Requests in a row are joined, as Pydantic AI joins them itself when the history is given to the next run.
         given = messages.repair_messages(request_context.messages, repair_last_response=False)
         # A reply that the provider has not finished goes back to it as it is, and is no part of the history yet.
         end = len(given) - isinstance(given[-1], ModelResponse)
         session = await asyncio.to_thread(self.conversations.session, ctx.conversation_id)
-        request_context.messages = [*await asyncio.to_thread(_fit, session, given[:end], beside), *given[end:]]
+        fitted = await asyncio.to_thread(_fit, session, given[:end], request_context)
+        request_context.messages = [*fitted, *given[end:]]
         return request_context
 
 
-def _fit(session: Session, given: Sequence[ModelMessage], beside: ModelRequestParameters) -> list[ModelMessage]:
+def _fit(session: Session, given: Sequence[ModelMessage], request: ModelRequestContext) -> list[ModelMessage]:
+    beside = request.model_request_parameters
     prompts = [part for part in given[0].parts if isinstance(part, messages.SystemPromptPart)]
     system = "\n\n".join(part.content for part in (*prompts, *(beside.instruction_parts or ())))
     used = [*beside.function_tools, *beside.output_tools]
@@ -95,6 +94,8 @@ def _blocks(part: Any) -> Iterator[dict[str, Any]]:
             content = [_block(item) for item in (text, *part.files) if item] if part.files else text
             about = {"name": part.tool_name, "outcome": part.outcome, "is_error": part.outcome in ERROR_OUTCOMES}
             yield {"type": "tool_result", "tool_use_id": part.tool_call_id, "content": content, **about}
+        case "retry-prompt" if part.tool_name:  # Pydantic AI translates it so as well, later
+            yield from _blocks(ToolReturnPart(part.tool_name, part.content, part.tool_call_id, outcome="retried"))
         # Reasoning without a signature may stay where signed reasoning may not, so it is none for the session.
         case "thinking":
             kind, shown = ("thinking", {"thinking": part.content}) if part.signature else ("unsigned_thinking", {})

@@ -254,14 +254,13 @@ class _Match(Struct, frozen=True):
         return structs.replace(new, shift=-self.start)
 
 
-# One message may be the same by chance.
-_LEAST_WINDOW = 2
-
-
 def _matches(place: PlaceInHistory, given: Sequence[bytes]) -> Iterator[_Match]:
-    """Where a branch has what the history begins with: at its beginning, or later as behind a sliding window."""
+    """Where a branch has what the history begins with: at its beginning, or later as behind a sliding window.
+
+    One message may be the same by chance; it counts as a window only where it is the last one and was answered since.
+    """
     stored = [entry.digest for entry in place.core.store.lineage(place.core.id)]
     for start in (at for at, digest in enumerate(stored) if given and digest == given[0]):
         count = common_length(stored[start:], given)
-        if start == 0 or count >= _LEAST_WINDOW:
+        if start == 0 or count > 1 or (start + 1 == len(stored) and len(given) > 1):
             yield _Match(place, start, count)
