@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -90,7 +91,7 @@ def handler(folder: Path, **options: Any) -> Iterator[CompactorHandler]:
     finally:
         for name, value in before.items():
             setattr(litellm, name, value)
-        made.close()
+        made.conversations.close()
 
 
 def options_of(url: str) -> dict[str, Any]:
@@ -162,7 +163,7 @@ def test_sixty_steps_in_a_small_window_overflow_nowhere_and_keep_every_rule(tmp_
     with server.serve() as url, handler(tmp_path) as made:
         history = talk(url, [*BEGIN], streamed=streamed)
         assert history[-1].content == ANSWER
-        assert_kept_in_the_window(server, len(made.session("run").compactions()))
+        assert_kept_in_the_window(server, len(made.conversations.session("run").compactions()))
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
@@ -171,7 +172,7 @@ def test_so_do_sixty_asynchronous_steps(tmp_path: Path, streamed: bool):
     with server.serve() as url, handler(tmp_path) as made:
         history = run(atalk(url, [*BEGIN], streamed=streamed))
         assert history[-1].content == ANSWER
-        assert_kept_in_the_window(server, len(made.session("run").compactions()))
+        assert_kept_in_the_window(server, len(made.conversations.session("run").compactions()))
 
 
 @pytest.mark.parametrize(
@@ -189,8 +190,8 @@ def test_a_call_that_litellm_makes_within_another_one_is_not_fitted_twice(tmp_pa
         for fallback in how.get("fallbacks", ()):
             fallback["api_base"] = f"{url}/v1"
         run(atalk(url, [*BEGIN], **how))
-        assert_kept_in_the_window(server, len(made.session("run").compactions()))
-        assert made.session("run").id == "run"
+        assert_kept_in_the_window(server, len(made.conversations.session("run").compactions()))
+        assert made.conversations.session("run").id == "run"
 
 
 def test_a_router_that_falls_back_sends_what_fits(tmp_path: Path):
@@ -211,7 +212,7 @@ def test_a_router_that_falls_back_sends_what_fits(tmp_path: Path):
 
     with server.serve() as url, handler(tmp_path) as made:
         run(work(url))
-        assert_kept_in_the_window(server, len(made.session("run").compactions()))
+        assert_kept_in_the_window(server, len(made.conversations.session("run").compactions()))
 
 
 def test_the_responses_api_is_fitted_too(tmp_path: Path):
@@ -231,7 +232,7 @@ def test_the_responses_api_is_fitted_too(tmp_path: Path):
 
     with server.serve() as url, handler(tmp_path) as made:
         run(work(url))
-        assert_kept_in_the_window(server, len(made.session("run").compactions()))
+        assert_kept_in_the_window(server, len(made.conversations.session("run").compactions()))
 
 
 def _output(call_id: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -244,7 +245,7 @@ def test_messages_that_are_not_shortened_keep_their_signed_thinking(tmp_path: Pa
     with server.serve() as url, handler(tmp_path) as made:
         claude = {"model": "anthropic/claude-sonnet-4-5", "api_base": url, "thinking": thinking, "max_tokens": 2000}
         run(atalk(url, [*BEGIN], **claude))
-        assert_kept_in_the_window(server, len(made.session("run").compactions()))
+        assert_kept_in_the_window(server, len(made.conversations.session("run").compactions()))
         assert '"signature": "sig_' in json.dumps(sent(server)[-2])
 
 
@@ -271,11 +272,11 @@ def test_what_the_provider_counted_is_used_with_the_next_request_of_the_same_his
             history.append((await litellm.acompletion(**asked, messages=history)).choices[0].message)
             history += results(history[-1])
             await until(lambda replies=replies: recorder.replies == replies)
-            sources.append(made.session("run").usage().source)
+            sources.append(made.conversations.session("run").usage().source)
         await litellm.acompletion(**asked, messages=[{"role": "user", "content": "Write a title."}])
         await until(lambda: recorder.replies == 3)
         reply = await litellm.acompletion(**asked, messages=history)
-        assert made.session("run").usage().tokens > 0.8 * reply.usage.prompt_tokens
+        assert made.conversations.session("run").usage().tokens > 0.8 * reply.usage.prompt_tokens
         return sources
 
     with server.serve() as url, handler(tmp_path) as made:
@@ -287,7 +288,7 @@ def test_a_synchronous_call_is_told_the_usage_with_its_variables(tmp_path: Path)
     server = strict_server(script(3))
     with server.serve() as url, handler(tmp_path) as made:
         talk(url, [*BEGIN])
-        assert made.session("run").usage().source == "anchored on the last reply"
+        assert made.conversations.session("run").usage().source == "anchored on the last reply"
 
 
 @pytest.mark.parametrize("go_on", [talk, lambda *given: run(atalk(*given))], ids=["synchronous", "asynchronous"])
@@ -311,7 +312,7 @@ def test_recall_gives_the_original_of_a_file_that_left_the_context(tmp_path: Pat
     server = strict_server([*script()[:-1], recall, ScriptedReply(ANSWER)])
 
     async def work(url: str, made: CompactorHandler) -> None:
-        session, history = made.session("run"), [*BEGIN]
+        session, history = made.conversations.session("run"), [*BEGIN]
         asked = {**options_of(url), "tools": [*TOOLS, *session.tools("openai")], "litellm_session_id": "run"}
 
         def call(name: str, given: dict[str, Any]) -> str:
@@ -351,12 +352,12 @@ def test_two_conversations_at_once_do_not_mix(tmp_path: Path):
     with handler(tmp_path) as made:
         run(both())
         for name, other in (("one", "two"), ("two", "one")):
-            assert_kept_in_the_window(servers[name], len(made.session(name).compactions()))
+            assert_kept_in_the_window(servers[name], len(made.conversations.session(name).compactions()))
             assert all(f"I am {name}" in str(sent(servers[name], at)) for at in range(STEPS + 1))
             assert not any(f"I am {other}" in str(sent(servers[name], at)) for at in range(STEPS + 1))
 
 
-def test_a_call_without_a_conversation_is_left_alone_and_that_is_said_once(tmp_path: Path, caplog: Any):
+def test_a_call_without_a_conversation_is_left_alone_and_that_is_said_once(tmp_path: Path):
     server = strict_server([ScriptedReply("Done.")])
     history = [*BEGIN, *({"role": "user", "content": f"Question {number}?"} for number in range(100))]
 
@@ -366,14 +367,13 @@ def test_a_call_without_a_conversation_is_left_alone_and_that_is_said_once(tmp_p
             await litellm.acompletion(**asked, messages=history)
         await litellm.acompletion(asked.pop("model"), history, **asked, litellm_session_id="run")
 
-    with server.serve() as url, handler(tmp_path):
+    with server.serve() as url, handler(tmp_path), warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("default")
         run(work(url))
         litellm.completion(**options_of(url), messages=history)
     assert [sent(server, at) for at in range(4)] == [history] * 4
     assert not (tmp_path / "sessions.db").exists()
-    said = [record.message for record in caplog.records if record.name == "context_compactor"]
-    assert len(said) == 1
-    assert "litellm_session_id" in said[0]
+    assert sum("litellm_session_id" in str(warning.message) for warning in said) == 1
 
 
 def test_a_history_that_the_provider_keeps_is_left_to_it(tmp_path: Path):
@@ -395,7 +395,7 @@ def test_what_a_handler_cannot_use_is_refused_with_a_word(tmp_path: Path):
     with handler(tmp_path), pytest.raises(BadSetting, match="needs prompt_variables"):
         litellm.completion(**options_of("http://127.0.0.1:9"), messages=[*BEGIN], prompt_id="compactor")
     with pytest.raises(BadSetting, match="window is 'many'"):
-        CompactorHandler(window="many", store=f"sqlite:///{tmp_path / 'sessions.db'}").session("run")
+        CompactorHandler(window="many", store=f"sqlite:///{tmp_path / 'sessions.db'}").conversations.session("run")
 
 
 def compare() -> dict[str, RunFigures]:
@@ -482,7 +482,7 @@ def test_the_snippet_of_the_page_works(tmp_path: Path, monkeypatch: pytest.Monke
         monkeypatch.setenv("OPENAI_BASE_URL", f"{url}/v1")
         snippet = blocks("python")[0].replace("Find out why the login fails.", TASK)
         exec(compile(snippet, str(PAGE), "exec"), {"__name__": "snippet"})
-    litellm.callbacks[0].close()
+    litellm.callbacks[0].conversations.close()
     assert capsys.readouterr().out == f"{ANSWER}\n"
     assert (figures(server).requests, figures(server).refused, figures(server).rules) == (STEPS + 1, 0, len(RULES))
 

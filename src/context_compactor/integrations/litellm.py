@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
+import warnings
 from hashlib import sha256
+from types import SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
-
-from msgspec import Struct
 
 from context_compactor.errors import BadInput, BadSetting
 from context_compactor.integrations.conversations import Conversations, importing, own_messages
@@ -21,19 +20,10 @@ with importing("litellm", "litellm>=1.101"):
     from litellm.exceptions import BadRequestError
     from litellm.integrations.custom_prompt_management import CustomPromptManagement
 
-_log = logging.getLogger("context_compactor")
 _FIELDS = {"acompletion": "messages", "anthropic_messages": "messages", "aresponses": "input"}
 # The provider keeps the history of these; what is sent is only what is new.
 _KEPT_ELSEWHERE = ("previous_response_id", "conversation")
 _PROMPT_ID = "compactor"
-
-
-class _Call(Struct, weakref=True):
-    """The last call of a session: how many messages its history had, the last of them, and the reply's usage."""
-
-    count: int
-    last: Any
-    usage: Any = None
 
 
 class CompactorHandler(CustomPromptManagement):
@@ -42,25 +32,19 @@ class CompactorHandler(CustomPromptManagement):
     Options are those of `Session.open`, such as `window`, `model` and `store`. In the SDK, append the handler to
     `litellm.callbacks` and give `litellm_session_id` with each call; `litellm.completion` needs `prompt_id="compactor"`
     and `prompt_variables={"session_id": …, "tools": tools}` instead. In the proxy, name it under `callbacks` in the
-    configuration. A call without the id of its conversation is left alone.
+    configuration. A call without the id of its conversation is left alone. `conversations.session(id)` is the session of
+    one: in the SDK offer its `tools` to the model, and `call` them.
     """
 
     def __init__(self, **options: Any) -> None:
         if "session" in options:
             raise BadSetting("session: a handler has many conversations. Try: litellm_session_id with each call.")
         super().__init__()
-        self._conversations = Conversations(**options)
-        self._last_calls: WeakKeyDictionary[Session, _Call] = WeakKeyDictionary()
-        self._calls: WeakValueDictionary[str, _Call] = WeakValueDictionary()
-        self._in_proxy = self._has_warned = False
-
-    def close(self) -> None:
-        """Close the sessions of all conversations; the next call of one opens it again."""
-        self._conversations.close()
-
-    def session(self, conversation: str) -> Session:
-        """The session of a conversation in the SDK: offer its `tools` to the model, and `call` them."""
-        return self._conversations.session(conversation)
+        self.conversations = Conversations(**options)
+        # The last call of each session, with what was reported for its reply; and the same by the ids of the calls.
+        self._last_calls: WeakKeyDictionary[Session, SimpleNamespace] = WeakKeyDictionary()
+        self._calls: WeakValueDictionary[str, SimpleNamespace] = WeakValueDictionary()
+        self._in_proxy = False
 
     async def async_pre_call_hook(self, user_api_key_dict: Any, cache: Any, data: Any, call_type: Any) -> Any:  # noqa: ARG002
         """LiteLLM calls it in the proxy. A conversation belongs to the key that is used: no other one shares it."""
@@ -87,8 +71,9 @@ class CompactorHandler(CustomPromptManagement):
         if kwargs.get("prompt_id") == _PROMPT_ID and not self._in_proxy:
             if not variables.get("session_id"):
                 raise BadSetting('prompt_id="compactor" needs prompt_variables={"session_id": …}')
-            session = self.session(variables["session_id"])
-            messages = _originals(messages, session.sync(messages, variables.get("usage"), variables.get("tools")))
+            session = self.conversations.session(variables["session_id"])
+            fitted = session.sync(messages, variables.get("usage"), variables.get("tools"))
+            messages = own_messages(messages, fitted, dict)
         return model, messages, non_default_params
 
     def should_run_prompt_management(self, prompt_id: str | None, *_: Any, **__: Any) -> bool:
@@ -106,30 +91,22 @@ class CompactorHandler(CustomPromptManagement):
         if not field or isinstance(history, (str, SyncedMessages)) or any(map(data.get, _KEPT_ELSEWHERE)):
             return None
         if not conversation or not isinstance(history, list) or not history:
-            if not self._has_warned:
-                self._has_warned = True
-                _log.warning("LiteLLM: a call was left alone. Try: litellm_session_id, and messages by keyword.")
+            # Shown once: Python leaves out what was warned of in the same place.
+            warnings.warn("a call was left alone. Try: litellm_session_id, and messages by keyword.", stacklevel=2)
             return None
-        session = await asyncio.to_thread(self.session, owner + conversation)
-        last = self._last_calls.get(session)
-        goes_on = last and len(history) > last.count and history[last.count - 1] == last.last
-        usage = last.usage if last and goes_on else None
+        session = await asyncio.to_thread(self.conversations.session, owner + conversation)
+        usage = getattr(self._last_calls.get(session), "usage", None)
         system = data.get("system") or data.get("instructions")
         fitted = await asyncio.to_thread(session.sync, history, usage, data.get("tools"), system)
-        self._last_calls[session] = self._calls[str(data.get("litellm_call_id"))] = _Call(len(history), history[-1])
-        data[field] = _originals(history, fitted)
+        self._last_calls[session] = self._calls[str(data.get("litellm_call_id"))] = SimpleNamespace(usage=None)
+        # By their type they are known as fitted in a fallback.
+        data[field] = SyncedMessages(own_messages(history, fitted, dict))
         return data
-
-
-def _originals(history: list[Any], fitted: SyncedMessages) -> SyncedMessages:
-    """LiteLLM's own messages wherever they are unchanged; by their type they are known as fitted in a fallback."""
-    return SyncedMessages(own_messages(history, fitted, dict))
 
 
 def _conversation(data: dict[str, Any]) -> str | None:
     """The id that the caller gave; one that the proxy made up for a single request is none."""
     places = [data.get(name) for name in ("metadata", "litellm_metadata", "prompt_variables")]
     given = [{"session_id": data.get("litellm_session_id")}, *(each for each in places if isinstance(each, dict))]
-    if any(each.get(SESSION_ID_GENERATED_METADATA_KEY) for each in given):
-        return None
-    return next((str(each["session_id"]) for each in given if each.get("session_id")), None)
+    is_made_up = any(each.get(SESSION_ID_GENERATED_METADATA_KEY) for each in given)
+    return None if is_made_up else next((str(each["session_id"]) for each in given if each.get("session_id")), None)

@@ -56,8 +56,7 @@ class CompactorCapability(AbstractCapability[object]):
         # A reply that the provider has not finished goes back to it as it is, and is no part of the history yet.
         end = len(given) - isinstance(given[-1], ModelResponse)
         session = await asyncio.to_thread(self.conversations.session, ctx.conversation_id)
-        fitted = await asyncio.to_thread(_fit, session, given[:end], request_context)
-        request_context.messages = [*fitted, *given[end:]]
+        request_context.messages = [*await asyncio.to_thread(_fit, session, given[:end], request_context), *given[end:]]
         return request_context
 
 

@@ -364,6 +364,7 @@ class Session:
             report: Report | None = None
             for _ in range(_SYNC_TRIES):
                 place = self._history.find_place(self._core)
+                usage = usage if place.core.id == self.id else None  # it is about what was sent from another branch
                 self._move_to(place.core)
                 self._core.set_prompt(tools, self._history.prompt(system))
                 try:
