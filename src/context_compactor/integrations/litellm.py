@@ -6,7 +6,6 @@ import asyncio
 import json
 import warnings
 from hashlib import sha256
-from types import SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -26,14 +25,20 @@ _KEPT_ELSEWHERE = ("previous_response_id", "conversation")
 _PROMPT_ID = "compactor"
 
 
+class _Call:
+    """A call that was fitted, with what was reported for its reply."""
+
+    usage: Any = None
+
+
 class CompactorHandler(CustomPromptManagement):
     """Keeps every conversation that goes through LiteLLM inside of its window.
 
     Options are those of `Session.open`, such as `window`, `model` and `store`. In the SDK, append the handler to
     `litellm.callbacks` and give `litellm_session_id` with each call; `litellm.completion` needs `prompt_id="compactor"`
     and `prompt_variables={"session_id": …, "tools": tools}` instead. In the proxy, name it under `callbacks` in the
-    configuration. A call without the id of its conversation is left alone. `conversations.session(id)` is the session of
-    one: in the SDK offer its `tools` to the model, and `call` them.
+    configuration. A call without the id of its conversation is left alone. `conversations.session(id)` is a session: in
+    the SDK offer its `tools` to the model, and `call` them.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -41,9 +46,9 @@ class CompactorHandler(CustomPromptManagement):
             raise BadSetting("session: a handler has many conversations. Try: litellm_session_id with each call.")
         super().__init__()
         self.conversations = Conversations(**options)
-        # The last call of each session, with what was reported for its reply; and the same by the ids of the calls.
-        self._last_calls: WeakKeyDictionary[Session, SimpleNamespace] = WeakKeyDictionary()
-        self._calls: WeakValueDictionary[str, SimpleNamespace] = WeakValueDictionary()
+        # The last call of each session, and the same by the ids of the calls.
+        self._last_calls: WeakKeyDictionary[Session, _Call] = WeakKeyDictionary()
+        self._calls: WeakValueDictionary[str, _Call] = WeakValueDictionary()
         self._in_proxy = False
 
     async def async_pre_call_hook(self, user_api_key_dict: Any, cache: Any, data: Any, call_type: Any) -> Any:  # noqa: ARG002
@@ -98,7 +103,7 @@ class CompactorHandler(CustomPromptManagement):
         usage = getattr(self._last_calls.get(session), "usage", None)
         system = data.get("system") or data.get("instructions")
         fitted = await asyncio.to_thread(session.sync, history, usage, data.get("tools"), system)
-        self._last_calls[session] = self._calls[str(data.get("litellm_call_id"))] = SimpleNamespace(usage=None)
+        self._last_calls[session] = self._calls[str(data.get("litellm_call_id"))] = _Call()
         # By their type they are known as fitted in a fallback.
         data[field] = SyncedMessages(own_messages(history, fitted, dict))
         return data
