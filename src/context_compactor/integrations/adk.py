@@ -53,8 +53,8 @@ class CompactorPlugin(BasePlugin):
     def _compact(self, context: Context, request: LlmRequest) -> None:
         session, config = self.session(context), request.config
         if _takes_functions(config):
-            functions = session.tools("gemini")[0]["functionDeclarations"]
-            request.append_tools([_ArchiveTool(self, function) for function in functions])
+            (declared,) = session.tools("gemini")
+            request.append_tools([_ArchiveTool(self, each) for each in declared["functionDeclarations"]])
         moving = [content for content in request.contents if _is_instruction(content)]
         history = [content for content in request.contents if not _is_instruction(content)]
         behind = next((at for at, content in enumerate(reversed(request.contents)) if _is_instruction(content)), 0)
@@ -78,9 +78,8 @@ class _ArchiveTool(BaseTool):
 
 def _takes_functions(config: types.GenerateContentConfig) -> bool:
     """Whether functions may be added: many models refuse them beside tools of their own or a schema for the answer."""
-    if any(getattr(tool, "function_declarations", None) for tool in config.tools or ()):
-        return True
-    return not (config.tools or config.response_schema or config.response_json_schema)
+    has_functions = any(getattr(tool, "function_declarations", None) for tool in config.tools or ())
+    return has_functions or not (config.tools or config.response_schema or config.response_json_schema)
 
 
 def _is_instruction(content: types.Content) -> bool:

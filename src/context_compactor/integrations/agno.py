@@ -84,8 +84,6 @@ class _CompactedModel:
         if run_response is None:  # agno asks for a name, a memory or a summary: that belongs to no conversation
             return messages
         session = self.session_of(run_response.session_id, getattr(run_response, "agent_name", None))
-        if any(tool.get("function", {}).get("name") == "recall" for tool in tools or ()):
-            session.tools()  # so that records name recall
         messages = normalize_tool_messages(messages)
         sent = session.sync([_as_plain(message) for message in messages], self._usage(messages), tools or [])
         return own_messages(messages, sent, _from_plain)

@@ -48,10 +48,7 @@ class CompactorMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         place = config.get("configurable", {})
         thread, is_inner = place.get("thread_id"), "|" in place.get("checkpoint_ns", "")
         first = messages[0].id if messages and (is_inner or not thread) else None
-        session = self.conversations.session("/".join(str(name) for name in (thread, first) if name))
-        if self.tools:
-            session.tools()  # so that records name recall
-        return session
+        return self.conversations.session("/".join(str(name) for name in (thread, first) if name))
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[..., Any]) -> Any:
         """Send what the session says instead of the whole history."""
@@ -100,9 +97,10 @@ def _as_openai(message: BaseMessage) -> list[dict[str, Any]]:
     try:
         first, *others = convert_to_openai_messages([message])
     except ValueError:  # a block that OpenAI has no form for, such as a video, stays as it is
-        blocks = [{"type": "text", "text": each} if isinstance(each, str) else each for each in message.content]
         first, *others = convert_to_openai_messages([message.model_copy(update={"content": ""})])
-        more["content"] = blocks
+        more["content"] = [
+            {"type": "text", "text": each} if isinstance(each, str) else each for each in message.content
+        ]
     if isinstance(message, AIMessage) and message.invalid_tool_calls:
         more["tool_calls"] = [*first.get("tool_calls", ()), *map(_unreadable_call, message.invalid_tool_calls)]
     return [{**first, **more}, *others]

@@ -78,10 +78,9 @@ def compactor_filter(session: Session | CompactorSession) -> Callable[[CallModel
     opened = _opened(session)
 
     async def fit(call: CallModelData[Any]) -> ModelInputData:
-        items, instructions = call.model_data.input, call.model_data.instructions
-        tools = await _declared_tools(call)
-        sent = await asyncio.to_thread(opened.sync, _without_ids(items), tools=tools, system=instructions or "")
-        return ModelInputData(input=own_messages(items, sent, _with_id), instructions=instructions)
+        items, system, tools = call.model_data.input, call.model_data.instructions, await _declared_tools(call)
+        sent = await asyncio.to_thread(opened.sync, _without_ids(items), tools=tools, system=system or "")
+        return ModelInputData(input=own_messages(items, sent, _with_id), instructions=system)
 
     return fit
 
