@@ -92,7 +92,6 @@ def _speaker(context: Context) -> tuple[str | None, ...]:
 
 
 def _last_usage(context: Context) -> types.GenerateContentResponseUsageMetadata | None:
-    own = _speaker(context)
     replies = [event for event in context.session.events if event.content and event.content.role == "model"]
-    by_own = [event for event in replies if (event.author, event.branch, event.isolation_scope) == own]
+    by_own = [event for event in replies if (event.author, event.branch, event.isolation_scope) == _speaker(context)]
     return by_own[-1].usage_metadata if by_own else None

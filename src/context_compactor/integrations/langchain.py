@@ -98,9 +98,7 @@ def _as_openai(message: BaseMessage) -> list[dict[str, Any]]:
         first, *others = convert_to_openai_messages([message])
     except ValueError:  # a block that OpenAI has no form for, such as a video, stays as it is
         first, *others = convert_to_openai_messages([message.model_copy(update={"content": ""})])
-        more["content"] = [
-            {"type": "text", "text": each} if isinstance(each, str) else each for each in message.content
-        ]
+        more["content"] = [{"type": "text", "text": one} if isinstance(one, str) else one for one in message.content]
     if isinstance(message, AIMessage) and message.invalid_tool_calls:
         more["tool_calls"] = [*first.get("tool_calls", ()), *map(_unreadable_call, message.invalid_tool_calls)]
     return [{**first, **more}, *others]

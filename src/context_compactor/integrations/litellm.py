@@ -20,8 +20,6 @@ with importing("litellm", "litellm>=1.101"):
     from litellm.integrations.custom_prompt_management import CustomPromptManagement
 
 _FIELDS = {"acompletion": "messages", "anthropic_messages": "messages", "aresponses": "input"}
-# The provider keeps the history of these; what is sent is only what is new.
-_KEPT_ELSEWHERE = ("previous_response_id", "conversation")
 _PROMPT_ID = "compactor"
 
 
@@ -93,7 +91,8 @@ class CompactorHandler(CustomPromptManagement):
     async def _fit(self, data: dict[str, Any], call_type: str, owner: str = "") -> dict[str, Any] | None:
         field = _FIELDS.get(call_type, "")
         history, conversation = data.get(field), _conversation(data)
-        if not field or isinstance(history, (str, SyncedMessages)) or any(map(data.get, _KEPT_ELSEWHERE)):
+        is_kept_elsewhere = data.get("previous_response_id") or data.get("conversation")
+        if not field or is_kept_elsewhere or isinstance(history, (str, SyncedMessages)):
             return None
         if not conversation or not isinstance(history, list) or not history:
             # Shown once: Python leaves out what was warned of in the same place.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from context_compactor.errors import BadSetting
 from context_compactor.integrations.conversations import importing, own_messages
@@ -16,7 +16,7 @@ with importing("openai-agents", "openai-agents>=0.24"):
     from agents.models.fake_id import FAKE_RESPONSES_ID
     from agents.run import CallModelData, ModelInputData
 
-_Run = RunContextWrapper[Any] | None
+_Run: TypeAlias = RunContextWrapper[Any] | None
 
 
 class CompactorSession:
