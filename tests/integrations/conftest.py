@@ -23,7 +23,7 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-# `make frameworks` sets FRAMEWORKS: there a missing framework is an error, not a reason to leave tests out.
+# `make frameworks` sets ALL_FRAMEWORKS: there a missing framework is an error, not a reason to leave tests out.
 collect_ignore = [
-    name for name, module in _MODULES.items() if "FRAMEWORKS" not in os.environ and not _is_installed(module)
+    name for name, module in _MODULES.items() if "ALL_FRAMEWORKS" not in os.environ and not _is_installed(module)
 ]

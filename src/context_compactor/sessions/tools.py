@@ -204,7 +204,7 @@ def call_tool(core: Core, name: str, arguments: object) -> str:
 
     `BadSetting` for a tool that is none of ours: the caller has to answer that one.
     """
-    if not isinstance(name, str) or name not in TOOLS:
+    if str(name) not in TOOLS:
         raise BadSetting(f"call: {name!r:.60} is not a tool of a session. Try: {', '.join(TOOLS)}.")
     tool, run = TOOLS[name]
     try:
