@@ -497,6 +497,15 @@ CLAUDE = "{model_name: claude, litellm_params: {model: anthropic/claude-sonnet-4
 GENERAL = "general_settings: {custom_auth: keys.check, missing_session_id: generate}\n"
 
 
+def _is_free(port: int) -> bool:
+    """Whether a port can be used. Those that the system gives to anybody are higher, so nobody takes it meanwhile."""
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
 class Proxy:
     """A LiteLLM proxy with the configuration of the page. Its provider is a strict server that gets a script for each
     test, since the proxy keeps its connections."""
@@ -506,8 +515,7 @@ class Proxy:
         self._replies: deque[ScriptedReply] = deque()
         done = ScriptedReply("Done.")
         self.server = strict_server(iter(lambda: self._replies.popleft() if self._replies else done, None))
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        self.url = f"http://127.0.0.1:{next(filter(_is_free, range(20_000 + os.getpid() % 10_000, 32_000)))}"
 
     @contextmanager
     def started(self) -> Iterator[None]:
