@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -106,3 +107,27 @@ def _without_marks(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_marks(inner) for key, inner in value.items() if key != "cache_control"}
     return [_without_marks(inner) for inner in value] if isinstance(value, list) else value
+
+
+def write_files(folder: Path) -> None:
+    """The files that are read, in a folder."""
+    for step in range(1, STEPS + 1):
+        place = folder / file_path(step)
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(read_file(file_path(step)))
+
+
+def snippet_of(page: Path) -> str:
+    """The first code of a page, in the window and with the task of this scenario."""
+    code = page.read_text().partition("```python\n")[2].partition("```")[0]
+    assert "200_000" in code
+    return code.replace("200_000", f"{WINDOW:_}").replace("Find out why the login fails.", TASK)
+
+
+def assert_no_worse(found: dict[str, RunFigures], page: Path) -> None:
+    """Ours never overflows and keeps no fewer rules than any other way; the page shows what was found."""
+    ours = found["context-compactor"]
+    assert (ours.overflows, ours.refused, ours.requests) == (0, 0, STEPS + 1)
+    assert all(ours.rules >= other.rules for other in found.values())
+    text = page.read_text()
+    assert [each.line(name) for name, each in found.items() if each.line(name) not in text] == []

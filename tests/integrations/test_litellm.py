@@ -49,6 +49,7 @@ from tests.integrations.scenario import (
     read_file,
     script,
     strict_server,
+    write_files,
 )
 from tests.waiting import PATIENCE, until, wait_for
 
@@ -470,10 +471,7 @@ def blocks(language: str) -> list[str]:
 
 def test_the_snippet_of_the_page_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any):
     server = strict_server()
-    for step in range(1, STEPS + 1):
-        place = tmp_path / file_path(step)
-        place.parent.mkdir(exist_ok=True)
-        place.write_text(read_file(file_path(step)))
+    write_files(tmp_path)
     for name in CALLBACKS:
         monkeypatch.setattr(litellm, name, [])
     monkeypatch.chdir(tmp_path)

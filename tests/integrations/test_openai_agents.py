@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import sys
 import tempfile
 from importlib import import_module
@@ -43,11 +42,14 @@ from tests.integrations.scenario import (
     TASK,
     WINDOW,
     RunFigures,
+    assert_no_worse,
     figures,
     file_path,
     read_file,
     script,
+    snippet_of,
     strict_server,
+    write_files,
 )
 
 set_tracing_disabled(True)
@@ -430,24 +432,13 @@ def _on_its_own(
 
 
 def test_ours_overflows_nowhere_and_keeps_no_fewer_rules_than_the_sdks_own_ways():
-    found = compare()
-    ours = found.pop("context-compactor")
-    assert (ours.overflows, ours.refused, ours.requests) == (0, 0, STEPS + 1)
-    assert all(ours.rules >= other.rules for other in found.values())
-    page = PAGE.read_text()
-    assert [each.line(name) for name, each in found.items() if each.line(name) not in page] == []
+    assert_no_worse(compare(), PAGE)
 
 
 def test_the_snippet_of_the_page_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any):
     server = strict_server()
-    for step in range(1, STEPS + 1):
-        place = tmp_path / file_path(step)
-        place.parent.mkdir(exist_ok=True)
-        place.write_text(read_file(file_path(step)))
-    found = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert found
-    snippet = found[1].replace("200_000", "16_000").replace("Find out why the login fails.", TASK)
-    assert "16_000" in snippet
+    write_files(tmp_path)
+    snippet = snippet_of(PAGE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "any")
     with server.serve() as url:

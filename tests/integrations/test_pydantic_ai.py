@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -52,11 +51,14 @@ from tests.integrations.scenario import (
     TASK,
     WINDOW,
     RunFigures,
+    assert_no_worse,
     figures,
     file_path,
     read_file,
     script,
+    snippet_of,
     strict_server,
+    write_files,
 )
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/frameworks/pydantic-ai.md"
@@ -456,12 +458,7 @@ def _run_with(*capabilities: Any) -> RunFigures:
 
 
 def test_ours_overflows_nowhere_and_keeps_no_fewer_rules_than_their_own_way():
-    found = compare()
-    ours = found.pop("context-compactor")
-    assert (ours.overflows, ours.refused, ours.requests) == (0, 0, STEPS + 1)
-    assert all(ours.rules >= other.rules for other in found.values())
-    page = PAGE.read_text()
-    assert [each.line(name) for name, each in found.items() if each.line(name) not in page] == []
+    assert_no_worse(compare(), PAGE)
 
 
 def test_it_runs_behind_a_history_processor_whose_result_becomes_the_history(compactor: CompactorCapability):
@@ -495,14 +492,8 @@ def test_an_old_pydantic_ai_is_refused_with_a_word(monkeypatch: pytest.MonkeyPat
 
 def test_the_snippet_of_the_page_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any):
     server = strict_server()
-    for step in range(1, STEPS + 1):
-        place = tmp_path / file_path(step)
-        place.parent.mkdir(exist_ok=True)
-        place.write_text(read_file(file_path(step)))
-    found = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert found
-    snippet = found[1].replace("200_000", "16_000").replace("Find out why the login fails.", TASK)
-    assert "16_000" in snippet
+    write_files(tmp_path)
+    snippet = snippet_of(PAGE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "any")
     names: dict[str, Any] = {"__name__": "snippet"}
