@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, get_args
 from msgspec import structs
 
 from context_compactor.engine.compact import run_request
-from context_compactor.engine.request import ArchiveScope, CompactionRequest
+from context_compactor.engine.request import ArchiveScope, CompactionRequest, can_recall
 from context_compactor.engine.result import Compaction
 from context_compactor.errors import BadSetting
 from context_compactor.extensions import STRATEGY_GROUP, load_extension
 from context_compactor.protocols import Layout, Model, Store, Strategy
 from context_compactor.settings import LayoutName, Level, Settings, check_agent_model, load_settings
-from context_compactor.tokens.counting import declares_recall
 
 if TYPE_CHECKING:
     from context_compactor.summarize.model import ModelStep
@@ -60,9 +59,14 @@ def compact(
     settings = with_layout(settings or load_settings().settings, layout)
     check_agent_model(model, settings.summarizer if summarizer is None else summarizer)
     model = settings.model if model is None else model
-    can_recall = settings.recall_tool if settings.recall_tool is not None else declares_recall(tools or ())
     request = CompactionRequest(
-        window, target_tokens, parse_level(level), focus or "", settings, model, can_recall=can_recall
+        window,
+        target_tokens,
+        parse_level(level),
+        focus or "",
+        settings,
+        model,
+        can_recall=can_recall(settings, tools),
     )
     options: dict[str, Any] = {
         "tools": tools,

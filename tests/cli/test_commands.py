@@ -316,3 +316,15 @@ def test_a_log_of_an_agent_has_its_dialect(run, tmp_path):
     ran = run("show", log, "--dialect", "openai-chat")
     assert ran.code == 2
     assert "anthropic and not openai-chat" in ran.err
+
+
+def test_a_context_that_is_written_names_recall_only_where_the_request_declares_it(run, transcript, tmp_path):
+    body = {
+        "messages": json.loads(transcript.read_text()),
+        "tools": [{"type": "function", "function": {"name": "recall"}}],
+    }
+    (tmp_path / "body.json").write_text(json.dumps(body))
+    plain, declared = (run("compact", file, "--target", "5000").out for file in (transcript, "body.json"))
+    assert "recall(" not in plain
+    assert "file_001" in plain or "turn_001" in plain
+    assert "recall(" in declared

@@ -14,7 +14,7 @@ from context_compactor.dialects.transcripts.reader import read_transcript
 from context_compactor.dialects.transcripts.transcript import Transcript
 from context_compactor.dialects.turns import Turn
 from context_compactor.engine.compact import run_request
-from context_compactor.engine.request import ArchiveScope, CompactionRequest
+from context_compactor.engine.request import ArchiveScope, CompactionRequest, can_recall
 from context_compactor.engine.result import Compaction
 from context_compactor.errors import BadSetting
 from context_compactor.settings import Level, Settings, load_settings
@@ -77,7 +77,16 @@ class TranscriptInput(Struct, frozen=True):
         transcript, goal = self.transcript, parse_target(target)
         tokens = goal.of(self.tokens) if goal.percent else goal.tokens
         settings = self.settings if tokens is not None else self.with_unseen()
-        ask = CompactionRequest(self.window.tokens, tokens, level, focus or "", settings, transcript.model, self.prompt)
+        ask = CompactionRequest(
+            self.window.tokens,
+            tokens,
+            level,
+            focus or "",
+            settings,
+            transcript.model,
+            self.prompt,
+            can_recall=can_recall(settings, transcript.tools),
+        )
         return run_request(
             transcript.messages,
             ask,

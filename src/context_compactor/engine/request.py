@@ -30,7 +30,13 @@ from context_compactor.tokens.budget import (
     measure,
     with_token_limit,
 )
-from context_compactor.tokens.counting import FixedTokens, MessageCounter, PromptSize, message_counter_for
+from context_compactor.tokens.counting import (
+    FixedTokens,
+    MessageCounter,
+    PromptSize,
+    declares_recall,
+    message_counter_for,
+)
 from context_compactor.tokens.models import PromptCache, request_bytes_for, window_for
 from context_compactor.tracing import traced
 
@@ -106,6 +112,11 @@ class CompactionRequest(Struct, frozen=True):
     def __post_init__(self) -> None:
         _check_tokens("target_tokens", self.target_tokens, 20_000)
         _check_tokens("window", self.window, 200_000)
+
+
+def can_recall(settings: Settings, tools: object) -> bool:
+    """Whether an agent with these tools can call `recall`, as far as it is known."""
+    return declares_recall(tools or ()) if settings.recall_tool is None else settings.recall_tool
 
 
 _AT_ANY_FILL = ("manual", "pre_handoff")
