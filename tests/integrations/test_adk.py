@@ -469,8 +469,10 @@ def test_what_is_not_a_session_is_refused_with_a_word():
 
 
 def test_a_wrong_option_ends_the_run_with_a_word(tmp_path: Path):
+    plugin = CompactorPlugin(window="large", store=f"sqlite:///{tmp_path / 'sessions.db'}")
+
     async def talk() -> None:
-        async with running(engineer(model_at("http://127.0.0.1:9")), CompactorPlugin(window="large")) as runner:
+        async with running(engineer(model_at("http://127.0.0.1:9")), plugin) as runner:
             await ask(runner, TASK)
 
     with pytest.raises(RuntimeError, match="'context_compactor' during 'before_model_callback' callback: window"):
