@@ -385,6 +385,14 @@ def test_a_history_of_another_provider_is_refused_by_name(tmp_path: Path):
             session.sync([*messages(0, 8), *messages(8, 16, "anthropic")])
 
 
+@pytest.mark.parametrize("usage", [7, "many", [1]])
+def test_usage_that_is_none_is_refused_and_nothing_is_written(tmp_path: Path, usage: object):
+    with opened(tmp_path) as session:
+        with pytest.raises(BadSetting, match="usage"):
+            session.sync(messages(0, 4), usage=usage)
+        assert session.history() == []
+
+
 def test_an_empty_history_is_an_empty_conversation(tmp_path: Path):
     with opened(tmp_path) as session:
         assert session.sync([]) == []

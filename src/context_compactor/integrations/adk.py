@@ -11,7 +11,7 @@ from typing import Any
 from context_compactor.integrations.conversations import Conversations, importing, own_messages
 from context_compactor.sessions.session import Session
 
-with importing("adk", "google-adk>=2.0"):
+with importing("adk", "google-adk>=2.9"):
     from google.adk.agents.context import Context
     from google.adk.models.llm_request import LlmRequest
     from google.adk.plugins.base_plugin import BasePlugin

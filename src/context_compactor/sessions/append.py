@@ -366,7 +366,7 @@ def append(
     that is cut is put into the index in quiet time, or by the first search. `times` say when each was written, those
     that are empty now.
     """
-    reported = _reported(usage)
+    reported = reported_usage(usage)
     ready = message if isinstance(message, ReadyMessages) else make_ready(core, message, shorten=shorten)
     if any(times):
         ready = structs.replace(ready, times=[at or core.now() for at in times])
@@ -574,7 +574,7 @@ def _note_reply(core: Core, state: SessionState, ready: ReadyMessages, reported:
     return structs.replace(state, answered_at=at, is_hour_cache=is_hour_cache, is_cold_said=False)
 
 
-def _reported(usage: object) -> ReportedUsage | None:
+def reported_usage(usage: object) -> ReportedUsage | None:
     """What a provider reported, as its dictionary or as the object of its library."""
     if usage is None:
         return None

@@ -32,7 +32,7 @@ from context_compactor.library import check_layouts, load_strategies, parse_leve
 from context_compactor.protocols import Layout, Model, Store, Strategy
 from context_compactor.sessions import recall as recalls
 from context_compactor.sessions import views
-from context_compactor.sessions.append import AppendOutcome, ReadyMessages, append, make_ready
+from context_compactor.sessions.append import AppendOutcome, ReadyMessages, append, make_ready, reported_usage
 from context_compactor.sessions.archive import export_all
 from context_compactor.sessions.automatic import check_on_open, fresh_window, respond
 from context_compactor.sessions.branches import branch_ids, fork, note_current, touch_root
@@ -361,6 +361,7 @@ class Session:
         with self._syncing:
             self._begin()
             self._history.read(self._core, history)
+            reported_usage(usage)  # nonsense is refused, also where it would not be used
             report: Report | None = None
             for _ in range(_SYNC_TRIES):
                 place = self._history.find_place(self._core)
