@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
-
-from msgspec import structs
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
 
 from context_compactor.agents.adoption import note_offer, withdraw_offer
-from context_compactor.agents.coding_agents import CodingAgent
+from context_compactor.agents.agent_record import current_record, last_steps, record_request, reminder, write_record
 from context_compactor.agents.hook_log import NO_ANSWER, log_hook
 from context_compactor.agents.hooks.call import HookAnswer, HookCall, set_thresholds
 from context_compactor.agents.steering import steering_instructions, steering_request
 from context_compactor.agents.sync import synced_session
 from context_compactor.agents.transcript_tail import last_window_tokens
 from context_compactor.dialects.messages import Message
-from context_compactor.dialects.record import record_span
 from context_compactor.dialects.transcripts.claude_code import is_markup
 from context_compactor.dialects.transcripts.transcript import as_blocks
 from context_compactor.engine.plan import Decision, TierTotal
-from context_compactor.engine.request import CompactionRequest
 from context_compactor.engine.tiers import Tier
-from context_compactor.facts.utterances import own_words
-from context_compactor.json_values import read_json
 from context_compactor.sessions import views
-from context_compactor.sessions.compaction import compact as compact_session
-from context_compactor.sessions.core import Core, conversation_raws
-from context_compactor.sessions.facts import all_facts
-from context_compactor.sessions.log import logged_bodies
+from context_compactor.sessions.core import conversation_raws
 from context_compactor.sessions.tiers import plan_compaction
 from context_compactor.settings import Level
-from context_compactor.text import flat_text, one_line, truncated_text
+from context_compactor.text import one_line
 
 _RECALL = (
     'Context Compactor wrote this record in the place of a summary. recall("id") and search_archive("words") are tools '
@@ -39,19 +30,6 @@ _RECALL = (
     '`compactor recall --search "words" --session {session!r}`.'
 )
 _LONGEST = 60
-_LAST_STEPS = "[The last steps, which are not in the record:]"
-_LONGEST_STEP = 3_000
-# A rule may be cut in the record; by so many characters of its beginning it is known again.
-_KNOWN_BY = 60
-_STOPS = ("[Request interrupted by user", "The user doesn't want to proceed with this tool use")
-_MORE_RULES = (
-    "The user has given {count:,} more rules than had room in it. Before you change anything, list them with the tool "
-    '`facts`, {{"kind": "constraint"}}, or `compactor facts --kind constraint`.'
-)
-_GO_ON = (
-    "The window was compacted in the middle of your work, and the user has said nothing new: go on with the work where "
-    "the newest turns end."
-)
 
 
 def loaded(call: HookCall) -> HookAnswer:
@@ -84,16 +62,13 @@ def compact(call: HookCall) -> HookAnswer:
     with synced_session(call.log, call.settings) as synced:
         core = synced.core
         withdraw_offer(core)  # whoever asks again has not taken the last one
-        # The agent waits, and its own model is what would be asked: so none is.
-        report = compact_session(core, _request(call, core), with_model=False, why=f"{call.agent.title} asked for it")
-        if not report.changed:
-            return _pass(call, report.reason)
-        record, behind = _record(core)
-        if not record:
-            views.undo(core)
-            return _pass(call, "the compacted context holds no record")
+        given = write_record(core, _kind(call), call.text("custom_instructions"), f"{call.agent.title} asked for it")
+        if not given.record:
+            return _pass(call, given.reason)
+        report, record, behind = given.report, given.record, given.behind
         note_offer(core, record)
-        text = "\n\n".join((record, *_last_steps(behind, call), _reminder(core, call.agent, record, behind)))
+        hint = _RECALL.format(hint=call.agent.tool_hint, session=core.id)
+        text = "\n\n".join((record, *last_steps(behind, _keeps(call)), reminder(core, record, behind, hint)))
     log_hook(
         call.root,
         call.event,
@@ -110,6 +85,16 @@ def compact(call: HookCall) -> HookAnswer:
     }
 
 
+def _kind(call: HookCall) -> Literal["threshold", "manual"]:
+    return "threshold" if call.text("trigger") == "auto" else "manual"
+
+
+def _keeps(call: HookCall) -> Callable[[Message, str], bool]:
+    """The agent keeps prompts that nobody has answered, and says which; of one beside a result it may not know."""
+    kept, is_known = "\n".join(map(str, call.payload.get("open_prompts") or ())), "open_prompts" in call.payload
+    return lambda message, words: not message.results or not is_known or words in kept
+
+
 def _steered(call: HookCall) -> HookAnswer:
     """The request by which the agent's own model writes in our format."""
     tokens, custom = call.settings.agent_record_tokens, call.text("custom_instructions")
@@ -120,71 +105,6 @@ def _steered(call: HookCall) -> HookAnswer:
         text = steering_request((), tokens, custom=custom)
     log_hook(call.root, call.event, "request given", key=call.log.key, characters=len(text))
     return {"instructions": text}
-
-
-def _request(call: HookCall, core: Core) -> CompactionRequest:
-    """One message with everything, of the size that the settings say, or half of a short conversation.
-
-    What the agent sends beside it is its own.
-    """
-    kind = "threshold" if call.text("trigger") == "auto" else "manual"
-    tokens = max(min(call.settings.agent_record_tokens, views.usage(core).tokens // 2), 1)
-    asked = core.ask(kind=kind, target_tokens=tokens, focus=call.text("custom_instructions"))
-    settings = structs.replace(asked.settings, layout="record", overhead_tokens=0)
-    return structs.replace(asked, settings=settings)
-
-
-def _record(core: Core) -> tuple[str, list[Message]]:
-    """The record that the context of a session begins with, and the messages behind it."""
-    context = core.current_context()
-    messages = core.dialect(context.raws).parse(conversation_raws(context))
-    span = record_span(messages[0].text) if messages else None
-    return (messages[0].text[slice(*span)], messages[1:]) if span else ("", [])
-
-
-def _last_steps(behind: Sequence[Message], call: HookCall) -> list[str]:
-    """As text what stands behind the record as messages, which is so where a prompt came right after a result.
-
-    The agent keeps prompts that nobody has answered; what it says that it keeps is not repeated.
-    """
-    kept = "\n".join(map(str, call.payload.get("open_prompts") or ()))
-    lines = [line for message in behind for line in _step_lines(message, kept, "open_prompts" in call.payload)]
-    return ["\n".join((_LAST_STEPS, *(f"  {line}" for text in lines for line in text.split("\n"))))] if lines else []
-
-
-def _step_lines(message: Message, kept: str, is_known: bool) -> Iterator[str]:
-    if message.role == "assistant":
-        yield from (f"agent: {text}" for text in (message.text,) if text)
-        yield from (f"call: {each.name} {truncated_text(each.arguments, _LONGEST_STEP)}" for each in message.calls)
-        return
-    yield from (f"result: {truncated_text(each.text, _LONGEST_STEP)}" for each in message.results)
-    words = own_words(message)
-    if words and message.results and is_known and words not in kept:
-        yield f"user: {words}"
-
-
-def _reminder(core: Core, agent: CodingAgent, record: str, behind: Sequence[Message]) -> str:
-    """How the record is used, in the form in which a client speaks to its model."""
-    lines = [_RECALL.format(hint=agent.tool_hint, session=core.id)]
-    words = flat_text(record)
-    rules = [flat_text(fact.content) for fact in all_facts(core, "constraint") if not fact.summarized_by]
-    missing = [rule for rule in rules if rule[:_KNOWN_BY] not in words]
-    lines += [_MORE_RULES.format(count=len(missing))] if missing else []
-    is_asked = any(message.role == "user" and own_words(message) for message in behind)
-    lines += [_GO_ON] if _is_working(core) and not is_asked else []
-    return "\n".join(("<system-reminder>", *lines, "</system-reminder>"))
-
-
-def _is_working(core: Core) -> bool:
-    """Whether the last message of the conversation is the result of a call that nobody has interrupted or refused."""
-    bodies = list(logged_bodies(core.store, core.id, core.context_reader.log_state()).values())[-1:]
-    last = core.dialect().parse([read_json(body) for body in bodies])
-    return any(message.results and not own_words(message) and not _is_stopped(message) for message in last)
-
-
-def _is_stopped(message: Message) -> bool:
-    texts = (message.text, *(result.text for result in message.results))
-    return any(stop in text for stop in _STOPS for text in texts)
 
 
 def _pass(call: HookCall, reason: str) -> HookAnswer:
@@ -206,7 +126,9 @@ def plan(call: HookCall) -> HookAnswer:
     if not call.has_log:
         return _pass(call, "nothing is known of this conversation yet")
     with synced_session(call.log, call.settings, archive=False) as synced:
-        found = plan_compaction(synced.core, _request(call, synced.core), None)
+        found = plan_compaction(
+            synced.core, record_request(synced.core, _kind(call), call.text("custom_instructions")), None
+        )
     report = found.report
     if not report.changed:
         return {"text": f"A compaction would change nothing now: {report.reason}."}
@@ -266,7 +188,7 @@ def undo(call: HookCall) -> HookAnswer:
         if problem:
             views.redo(core)
             return _pass(call, f'{problem}. Try: recall("ID"), or `compactor context --session {core.id}`')
-        note_offer(core, "", before=_record(core)[0])
+        note_offer(core, "", before=current_record(core)[0])
     log_hook(call.root, call.event, "undone", key=call.log.key, messages=len(messages), tokens=usage.tokens)
     return {"rows": [row for message in messages for row in _rows(message)], "tokens_after": usage.tokens}
 
