@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from context_compactor.store.events import Event
     from context_compactor.store.idempotency import IdempotencyTable
     from context_compactor.store.jobs import JobTable
+    from context_compactor.store.proxied import ProxyTable
     from context_compactor.store.rows import (
         FactRow,
         FoundRun,
@@ -257,7 +258,7 @@ class Store(Protocol):
 
 
 class ServiceStore(Protocol):
-    """What a service needs and a library does not: jobs, events to replay, answers to repeat, and webhooks.
+    """What a service needs and a library does not: jobs, events, answers to repeat, webhooks, and what a proxy saw.
 
     It is in the same database as the sessions: what is written here within `writing` of a store belongs to that
     transaction. `tests/store/test_service_store.py` says what each must do.
@@ -268,6 +269,7 @@ class ServiceStore(Protocol):
     answers: IdempotencyTable
     webhooks: WebhookTable
     attempts: AttemptTable
+    proxied: ProxyTable
 
     def writing(self) -> AbstractContextManager[None]:
         """A transaction over all of it; within one of the store it is that one."""

@@ -22,7 +22,7 @@ def shown(site) -> list[str]:
     report = site.post(f"/v1/sessions/{name}/compact", {}).json["report"]
     own = [f"/sessions/{name}{tab}" for tab in TABS]
     made = f"/sessions/{name}/compactions/{report['compaction_id']}"
-    return ["/", *own, made, f"{made}/changes", "/activity", "/quality"]
+    return ["/", *own, made, f"{made}/changes", "/activity", "/quality", "/proxy"]
 
 
 @pytest.mark.parametrize("size", [PHONE, DESKTOP, {"width": 1920, "height": 1080}])

@@ -30,7 +30,7 @@ UNSEEN = st.characters(categories=("Cc", "Cf", "Cs", "Zl", "Zp"))
 # What is sent
 
 
-@pytest.mark.parametrize("address", ["/", "/activity", "/quality", "/sessions/nobody", "/login"])
+@pytest.mark.parametrize("address", ["/", "/activity", "/quality", "/proxy", "/sessions/nobody", "/login"])
 def test_every_page_forbids_what_it_does_not_need(shared, address):
     got = shared.get(address)
     assert got.headers["content-security-policy"] == CSP
@@ -42,7 +42,7 @@ def test_every_page_forbids_what_it_does_not_need(shared, address):
 def test_no_page_holds_a_script_or_style_of_its_own_or_an_address_of_another_site(shared):
     path = shared.made("spotless")
     shared.post(f"{path}/messages", {"messages": conversation(10)})
-    for address in ("/", "/activity", "/quality", "/sessions/spotless", "/sessions/spotless/plan"):
+    for address in ("/", "/activity", "/quality", "/proxy", "/sessions/spotless", "/sessions/spotless/plan"):
         page = shared.get(address).raw.decode()
         assert not re.search(r"<script(?![^>]*\ssrc=\"/static/)", page)
         assert not re.search(r"<style|\sstyle=|\son[a-z]+=|https?://(?!127\.0\.0\.1)", page)

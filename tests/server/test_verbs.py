@@ -17,7 +17,7 @@ from context_compactor.server.listener import Listener
 from context_compactor.server.openapi import document
 from context_compactor.server.requests import HANDLERS, RequestContext, handles
 from context_compactor.server.service import Service
-from context_compactor.server.sockets import bind
+from context_compactor.server.config import bind
 from context_compactor.sessions.schemas import Answer, Body
 from context_compactor.sessions.verbs import VERBS, Verb, VerbCall, Verbs, verb, verbs_of
 from tests.waiting import wait_for

@@ -100,7 +100,7 @@ def _echo() -> None:
     import uvicorn
     from litestar import Litestar, post
 
-    from context_compactor.server.sockets import bind
+    from context_compactor.server.config import bind
 
     @post("/v1/sessions/{name:str}/messages", status_code=200)
     async def echo(data: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from context_compactor.cli.imports import import_logs
 from context_compactor.cli.install import hook, install, statusline, uninstall
 from context_compactor.cli.output import BAD_USAGE, DONE, FAILED
 from context_compactor.cli.plan import plan, set_tier
+from context_compactor.cli.proxy import proxy, wrap
 from context_compactor.cli.recall import recall
 from context_compactor.cli.serve import mcp, serve, token, worker
 from context_compactor.cli.sessions import context, delete, diff, history, redo, restore, sessions, undo
@@ -62,6 +63,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "statusline": statusline,
         "hook": hook,
     },
+    "Between agent and provider": {"proxy": proxy, "wrap": wrap},
     "Server": {"serve": serve, "worker": worker, "token": token},
     "Stores and settings": {"migrate": migrate, "copy": copy, "config": config},
 }
@@ -97,7 +99,9 @@ def make_app(only: str | None = None) -> typer.Typer:
     is_known = any(name == only for _, name, _ in named)
     for panel, name, command in named:
         if name == only or not is_known:
-            made.command(name, rich_help_panel=panel)(command)
+            # What stands behind the name of a wrapped agent is the agent's.
+            context = {"allow_interspersed_args": False} if name == "wrap" else None
+            made.command(name, rich_help_panel=panel, context_settings=context)(command)
     return made
 
 

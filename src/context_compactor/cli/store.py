@@ -107,7 +107,13 @@ def copy(source: Source, target: Target, as_json: AsJson = False) -> None:
     """
     from context_compactor.archive.storage import terms_of
     from context_compactor.store.connect import connect
-    from context_compactor.store.copy import copy_sessions, copy_webhooks, count_messages, left_behind
+    from context_compactor.store.copy import (
+        copy_proxied_requests,
+        copy_sessions,
+        copy_webhooks,
+        count_messages,
+        left_behind,
+    )
 
     with closing(connect(source, create=False)) as old, closing(connect(target)) as new:
         if old.path == new.path:
@@ -120,19 +126,22 @@ def copy(source: Source, target: Target, as_json: AsJson = False) -> None:
                 bar.step(copied.messages)
         finally:
             bar.clear()
-        webhooks, left = copy_webhooks(old, new), left_behind(old)
+        webhooks, proxied, left = copy_webhooks(old, new), copy_proxied_requests(old, new), left_behind(old)
     fresh = [copied for copied in done if not copied.was_there]
     if as_json:
         there = [copied.session_id for copied in done if copied.was_there]
         names = [copied.session_id for copied in fresh]
         places = {"from": old.path, "to": new.path}
-        print_json({**places, "copied": names, "were_there": there, "webhooks": webhooks, "left": asdict(left)})
+        counts = {"webhooks": webhooks, "proxied_requests": proxied}
+        print_json({**places, "copied": names, "were_there": there, **counts, "left": asdict(left)})
         return
     out = stdout()
     out.print(f"Sessions copied to {new.path}: {len(fresh):,}, and every hash is right.", style="bold green")
     out.print(f"{sum(copied.messages for copied in fresh):,} messages; there already: {len(done) - len(fresh):,}")
     if webhooks:
         out.print(f"Webhooks copied, with their secrets: {webhooks:,}")
+    if proxied:
+        out.print(f"Requests of a proxy copied: {proxied:,}")
     counts = {"events": left.events, "deliveries to webhooks": left.deliveries, "finished jobs": left.jobs}
     if not_copied := ", ".join(f"{name}: {count:,}" for name, count in counts.items() if count):
         out.print(f"Not copied: {not_copied}.", style="yellow")

@@ -15,7 +15,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from context_compactor.mcp.server import MAY_WRITE
 from context_compactor.server.config import check_address
-from context_compactor.server.sockets import QuietServer, bind, url_of
+from context_compactor.server.config import bind, url_of
+from context_compactor.server.quiet_server import QuietServer
 
 PATH = "/mcp"
 _BEARER = "bearer "

@@ -1,7 +1,8 @@
-"""How a server is set up."""
+"""How a server is set up, and where it listens."""
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 from msgspec import Struct
@@ -9,6 +10,7 @@ from msgspec import Struct
 from context_compactor.errors import BadSetting
 
 MEGABYTE = 1 << 20
+_BACKLOG = 2048
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 
 
@@ -21,6 +23,32 @@ def check_address(host: str, port: int, *, has_tokens: bool) -> None:
             f"--host: {host!r:.80} is reachable from other machines, and no token file limits who may call. "
             "Try: `compactor token add NAME`, then --token-file; or --host 127.0.0.1."
         )
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that listens at an address, or an error that says why not."""
+    try:
+        family, *_, address = socket.getaddrinfo(
+            host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(_BACKLOG)
+        except OSError:
+            listening.close()
+            raise
+    except OSError as error:
+        other = "--host" if isinstance(error, socket.gaierror) else "--port"
+        raise BadSetting(f"cannot listen at {host}:{port}: {error.strerror or error}. Try: another {other}.") from error
+    return listening
+
+
+def url_of(host: str, listening: socket.socket) -> str:
+    """Where a socket listens, as a URL."""
+    name = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    return f"http://{name}:{listening.getsockname()[1]}"
 
 
 class ServerConfig(Struct, frozen=True, kw_only=True):

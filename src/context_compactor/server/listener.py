@@ -8,12 +8,12 @@ from collections.abc import Callable
 import uvicorn
 
 from context_compactor.server.app import make_app
-from context_compactor.server.config import ServerConfig
+from context_compactor.server.config import ServerConfig, bind, url_of
 from context_compactor.server.dashboard.layout import on_not_found
 from context_compactor.server.dashboard.routes import dashboard_routes
 from context_compactor.server.middleware import connection_class
+from context_compactor.server.quiet_server import QuietServer
 from context_compactor.server.service import Service
-from context_compactor.server.sockets import QuietServer, bind, url_of
 
 
 class Listener(QuietServer):

@@ -237,6 +237,11 @@ class Session:
         return self._core.id
 
     @property
+    def core(self) -> Core:
+        """The inside of the branch that goes on, for other parts of this package."""
+        return self._core
+
+    @property
     def settings(self) -> Settings:
         """The settings in force."""
         return self._core.settings

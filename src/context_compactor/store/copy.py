@@ -1,9 +1,10 @@
-"""Copying sessions from one store to another, every hash checked on the way, with jobs, answers and webhooks."""
+"""Copying sessions from one store to another, every hash checked on the way, with jobs, answers, webhooks and what a
+proxy keeps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, islice
 
 from msgspec import Struct, structs
 
@@ -24,13 +25,17 @@ class NotCopied(Struct, frozen=True):
 
 
 def copy_work(source: SqlStore, target: SqlStore, session_id: str) -> None:
-    """A session's jobs, all to be begun anew, and what its requests were answered, in the transaction under way."""
+    """A session's jobs, all to be begun anew, what its requests were answered, and its links of a proxy.
+
+    It belongs to the transaction under way.
+    """
     old, new = SqlServiceStore(source._database), SqlServiceStore(target._database)
     for job in old.jobs.open(session_id):
         new.jobs.queue(session_id, job.kind, level=job.level, now=job.created_at, due_at=job.due_at)
     for key, kept in old.answers.of(session_id):
         new.answers.take(session_id, key, kept.body_hash, kept.created_at)
         new.answers.keep(session_id, key, kept.answer)
+    new.proxied.put_links(old.proxied.links_of(session_id))
 
 
 def copy_webhooks(source: SqlStore, target: SqlStore) -> int:
@@ -42,6 +47,16 @@ def copy_webhooks(source: SqlStore, target: SqlStore) -> int:
         for webhook in missing:
             new.add(webhook)
     return len(missing)
+
+
+def copy_proxied_requests(source: SqlStore, target: SqlStore) -> int:
+    """Copy what a proxy has recorded of requests, each once however often it is copied; how many that are."""
+    old, new = SqlServiceStore(source._database).proxied, SqlServiceStore(target._database).proxied
+    rows, copied = old.requests(), 0
+    while some := list(islice(rows, _AT_ONCE)):
+        new.add_requests(some)
+        copied += len(some)
+    return copied
 
 
 def left_behind(source: SqlStore) -> NotCopied:

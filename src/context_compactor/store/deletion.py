@@ -11,6 +11,7 @@ from context_compactor.store.event_log import EventTable
 from context_compactor.store.idempotency import IdempotencyTable
 from context_compactor.store.jobs import JobTable
 from context_compactor.store.originals import PassageRuns
+from context_compactor.store.proxied import ProxyTable
 
 # As many rows in one transaction.
 _AT_ONCE = 1_000
@@ -33,6 +34,7 @@ def delete(database: Database, number: int, session_id: str) -> None:
     EventTable(database).remove(session_id)
     JobTable(database).remove(session_id)
     IdempotencyTable(database).remove(session_id)
+    ProxyTable(database).remove(session_id)
     if database.current is not None:
         database.current.forget_session(session_id)
 

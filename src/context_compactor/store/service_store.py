@@ -1,5 +1,5 @@
 """What a service stores beside sessions, in the same database and transactions: jobs, events, idempotency keys,
-webhooks; its clock and notifications."""
+webhooks, proxied requests; its clock and notifications."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from context_compactor.store.event_log import EventTable
 from context_compactor.store.events import Event, make_event
 from context_compactor.store.idempotency import IdempotencyTable
 from context_compactor.store.jobs import JobTable
+from context_compactor.store.proxied import ProxyTable
 from context_compactor.store.rows import StoredEvent, prefix_of, timestamp
 from context_compactor.store.sql_store import SqlStore
 from context_compactor.store.webhooks import AttemptTable, ForgottenDeliveries, WebhookTable
@@ -24,7 +25,7 @@ _KEPT_SECONDS = 7 * _DAY
 
 
 class SqlServiceStore:
-    """Jobs, events, answers and webhooks in a database that has the tables of `sql/`; see `protocols.ServiceStore`."""
+    """Jobs, events, answers, webhooks and proxied requests in the tables of `sql/`; see `protocols.ServiceStore`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -33,6 +34,7 @@ class SqlServiceStore:
         self.answers = IdempotencyTable(database)
         self.webhooks = WebhookTable(database)
         self.attempts = AttemptTable(database)
+        self.proxied = ProxyTable(database)
 
     def writing(self) -> AbstractContextManager[None]:
         """A transaction over all of it; within one of the store it is that one."""

@@ -1,23 +1,27 @@
-"""Lists of sessions and numbers of compactions, kept for a moment so that many viewers cost one read."""
+"""Lists of sessions, numbers of compactions and costs of proxied requests, kept for a moment so that many viewers cost
+one read."""
 
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 
 import msgspec
 from msgspec import Struct
 
 from context_compactor.errors import UnknownSession
 from context_compactor.json_values import read_json
-from context_compactor.protocols import Store
+from context_compactor.protocols import ServiceStore, Store
+from context_compactor.proxy.bills import ProxyReport, report_of
 from context_compactor.server.tokens import Scope
 from context_compactor.sessions.log import ContextReader, LoggedCompaction, LogState
 from context_compactor.sessions.state import read_session_state
 from context_compactor.sessions.token_series import FillRules
-from context_compactor.settings import Level, LevelRule
-from context_compactor.store.rows import SessionRow
+from context_compactor.settings import Level, LevelRule, ModelEntry
+from context_compactor.store.proxied import ProxiedRequest
+from context_compactor.store.rows import SessionRow, timestamp
 
 MAX_SESSIONS = 20_000
 """Sessions that are looked at; of more, those with the first names."""
@@ -204,3 +208,41 @@ class CompactionNumbersCache:
             if len(self._known) > _MAX_CACHED:
                 self._known.popitem(last=False)
         return gist
+
+
+MAX_PROXIED = 50
+PROXIED_DAYS = 30
+_DAY_SECONDS = 24 * 60 * 60
+
+
+class ProxyBills(Struct, frozen=True):
+    """What the requests of the last days cost, and the newest of them, the newest first."""
+
+    report: ProxyReport
+    newest: list[ProxiedRequest]
+
+
+class ProxyReportCache:
+    """Keeps what was read for each namespace for a moment: a proxy may have made very many requests."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[float, ProxyBills]] = {}
+
+    def read(self, scope: Scope, store: ServiceStore, prices: Mapping[str, ModelEntry]) -> ProxyBills:
+        """The requests of a namespace. Blocks."""
+        began = time.monotonic()
+        until, found = self._kept.get(scope.namespace, (0.0, None))
+        if found is not None and began < until:
+            return found
+        newest: deque[ProxiedRequest] = deque(maxlen=MAX_PROXIED)
+        found = ProxyBills(report_of(_proxied_in(scope, store, newest), prices), [*reversed(newest)])
+        took = time.monotonic() - began
+        self._kept[scope.namespace] = (time.monotonic() + max(_MIN_CACHE_SECONDS, _CACHE_FACTOR * took), found)
+        return found
+
+
+def _proxied_in(scope: Scope, store: ServiceStore, newest: deque[ProxiedRequest]) -> Iterator[ProxiedRequest]:
+    for row in store.proxied.requests(since=timestamp(datetime.now(UTC), -PROXIED_DAYS * _DAY_SECONDS)):
+        if scope.includes(row.session_id):
+            newest.append(row)
+            yield row

@@ -10,7 +10,7 @@ from litestar import Request
 from litestar.exceptions.http_exceptions import InternalServerException, RequestEntityTooLarge
 from msgspec import Struct
 
-from context_compactor.server.dashboard.caches import CompactionNumbersCache, SessionListCache
+from context_compactor.server.dashboard.caches import CompactionNumbersCache, ProxyReportCache, SessionListCache
 from context_compactor.server.problems import RequestRefused
 from context_compactor.server.requests import SessionRequest
 from context_compactor.sessions.token_series import TokenSeriesCache
@@ -30,6 +30,7 @@ class PageCaches:
         self.listing = SessionListCache()
         self.token_series = TokenSeriesCache()
         self.measures = CompactionNumbersCache()
+        self.proxied = ProxyReportCache()
 
 
 class PageRequest(SessionRequest, Generic[F, Q], frozen=True, kw_only=True):

@@ -13,7 +13,16 @@ from litestar.response.base import ASGIResponse
 from msgspec import Meta, Struct
 
 from context_compactor.errors import CompactorError, UnknownSession
-from context_compactor.server.dashboard import actions, activity, archive, compactions, quality, session, sessions
+from context_compactor.server.dashboard import (
+    actions,
+    activity,
+    archive,
+    compactions,
+    proxy,
+    quality,
+    session,
+    sessions,
+)
 from context_compactor.server.dashboard.layout import (
     PAGE_HEADERS,
     HtmlPage,
@@ -105,6 +114,7 @@ PAGE_ROUTES = (
     PageRoute(path="/activity", verb=activity.activity, query=activity.ActivityQuery),
     PageRoute(path="/quality", verb=quality.quality),
     PageRoute(path="/quality/series.json", verb=quality.quality_series),
+    PageRoute(path="/proxy", verb=proxy.proxy),
     PageRoute(path=f"{_SESSION}/compact", verb=actions.compact, form=CompactBody),
     PageRoute(path=f"{_SESSION}/undo", verb=actions.undo, form=NoForm),
     PageRoute(path=f"{_SESSION}/redo", verb=actions.redo, form=NoForm),

@@ -1,0 +1,1 @@
+"""A recording proxy between agents and the API of a model."""

@@ -1,0 +1,563 @@
+"""The recorder: a process beside the proxy that turns what passes into sessions, and answers what needs a session.
+
+It is a process of its own, with a lower priority, so that nobody who streams waits for it. The proxy asks it over a
+pipe; exchanges reach it as the files of the journal, in the order in which they began.
+"""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import os
+import queue
+import struct
+import sys
+import threading
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from hashlib import blake2b
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, BinaryIO
+
+import msgspec
+from msgspec import Struct, structs
+
+from context_compactor.agents.agent_record import last_steps, reminder, write_record
+from context_compactor.dialects.messages import ReportedUsage, read_usage
+from context_compactor.errors import BadInput, CompactorError, StoreError
+from context_compactor.json_values import json_bytes
+from context_compactor.proxy.clients import CompactionKind, Sender, compaction_kind, identify, without_request
+from context_compactor.proxy.conversations import (
+    ACCEPTED,
+    END,
+    ITEM,
+    OFFER,
+    REPLACE,
+    START,
+    GivenMessage,
+    HiddenReply,
+    ProxiedConversation,
+    ProxyConversations,
+    chain,
+    encoded,
+    record_hash,
+)
+from context_compactor.proxy.journal import (
+    JournalExchange,
+    finished,
+    left_behind,
+    read_exchange,
+    remove_folder,
+)
+from context_compactor.proxy.wire import PROTOCOLS
+from context_compactor.proxy.wire.protocol import OwnCall, WireProtocol, WireReply, WireRequest
+from context_compactor.proxy.wire.responses import ResponsesWire
+from context_compactor.sessions import views
+from context_compactor.sessions.core import wall_clock
+from context_compactor.settings import load_settings
+from context_compactor.store.connect import connect
+from context_compactor.store.proxied import ProxiedLink, ProxiedRequest
+from context_compactor.store.rows import timestamp
+from context_compactor.store.service_store import service_store_of
+from context_compactor.tokens.counting import declares_recall
+from context_compactor.tokens.overflow import limit_in
+
+_log = logging.getLogger("context_compactor")
+OWN_ITEM = "compactor:1:"
+"""How the content of a compaction item of ours begins; what follows is its id in the store."""
+_LOST_ITEM = (
+    "[Earlier messages of this conversation were replaced by a context record that is not in this store any more, so "
+    "it cannot be shown. The user's messages above are as they were.]"
+)
+_PROTOCOLS: dict[str, WireProtocol] = {protocol.name: protocol for protocol in PROTOCOLS}
+_FRAME = struct.Struct(">I")
+_NICENESS = 5
+_RETRY_SECONDS = 2.0
+_MARKS_ALLOWED = 4
+# What a request may become when it is unpacked.
+_MOST_BYTES = 256 << 20
+
+
+class RecorderConfig(Struct, frozen=True, kw_only=True):
+    """What a recorder is started with."""
+
+    store: str
+    folder: str
+    window: int | None = None
+    holdout: float = 0.0
+
+
+class ReadRequest(Struct, frozen=True, kw_only=True):
+    """A request that was read: our own compaction items in it are the records they stand for."""
+
+    exchange: JournalExchange
+    protocol: WireProtocol
+    sender: Sender
+    body: bytes
+    request: WireRequest
+    has_own_items: bool = False
+
+    @property
+    def scope(self) -> str:
+        """Within which its conversation is looked for."""
+        return self.exchange.request.scope
+
+
+class Recorder:
+    """Records exchanges, and answers the proxy."""
+
+    def __init__(self, config: RecorderConfig) -> None:
+        self.config = config
+        self.folder = Path(config.folder)
+        self.settings = load_settings({"store": config.store}).settings
+        self.store = connect(config.store)
+        self.links = service_store_of(self.store).proxied
+        self.conversations = ProxyConversations(self.store, service_store_of(self.store), self.settings, config.window)
+        self._accepted: set[tuple[str, str]] = set()
+        self.verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "answer": self.answer,
+            "fit": self.fit,
+            "overflow": self.overflow,
+            "run": self.run,
+            "keep": self.keep,
+            "record": lambda _: {},
+        }
+
+    def close(self) -> None:
+        """Close the store."""
+        self.conversations.close()
+        self.store.close()
+
+    # Recording
+
+    def record_left_behind(self) -> None:
+        """Record what proxies have left that were killed."""
+        for folder, lock in left_behind(self.folder.parent):
+            for path in finished(folder):
+                self._record_file(path)
+            remove_folder(folder, lock)
+
+    def record_waiting(self) -> None:
+        """Record every exchange that has ended."""
+        for path in finished(self.folder):
+            self._record_file(path)
+
+    def _record_file(self, path: Path) -> None:
+        """Record an exchange. One that cannot be read is kept aside, and one that cannot be stored is tried again."""
+        try:
+            exchange = read_exchange(path)
+            if exchange is not None:
+                self.record(exchange)
+        except StoreError:
+            raise
+        except (CompactorError, ValueError, OSError, msgspec.MsgspecError) as error:
+            _log.warning("an exchange could not be recorded, and is kept as %s: %s", path.with_suffix(".failed"), error)
+            with suppress(OSError):
+                path.rename(path.with_suffix(".failed"))
+            return
+        path.unlink(missing_ok=True)
+
+    def record(self, exchange: JournalExchange) -> None:
+        """Take an exchange into its session, and note what it used."""
+        status = exchange.reply.status if exchange.reply else 0
+        try:
+            found = self._read(exchange)
+        except BadInput:
+            if 200 <= status < 300:
+                raise
+            return  # the provider has refused it as well
+        is_answered = exchange.kind == "answered"
+        if 200 <= status < 300 and not is_answered:
+            self._accept(found)
+        reply = self._reply(found) if exchange.is_complete and 200 <= status < 300 and not is_answered else None
+        if exchange.kind in ("compaction", "answered"):
+            name = self.conversations.main_name(found.sender, found.scope)
+        elif 200 <= status < 300:
+            name = self._record_messages(found, reply)
+        else:
+            name = ""
+        self.links.add_requests([self._row(found, name, status, reply)])
+
+    def _record_messages(self, found: ReadRequest, reply: WireReply | None) -> str:
+        conversation = self.conversations.find(found.sender, found.scope, found.request)
+        given = conversation.given(found.request.messages)
+        history = conversation.translate(found.protocol, given)
+        if conversation.has_open_offer:
+            if not history.is_rebased:
+                views.undo(conversation.session.core)  # the client went on without the record
+            conversation.has_open_offer = False
+        self.conversations.sync(conversation, history.messages, found.request)
+        links = list(chain(given))
+        is_named = bool(found.sender.conversation)
+        has_reply = any(each.raw.get("role") == "assistant" or "type" in each.raw for each in given[1:])
+        if links and not is_named:
+            self.conversations.put(conversation, END if has_reply else START, links[-1])
+        if reply is not None and reply.is_complete and reply.messages:
+            said = [GivenMessage(raw, conversation.digest(raw)) for raw in reply.messages]
+            whole = conversation.translate(found.protocol, [*given, *said])
+            self.conversations.sync(conversation, whole.messages, found.request, _usage(reply))
+            if not is_named:
+                self.conversations.put(conversation, END, list(chain([*given, *said]))[-1])
+        return conversation.name
+
+    def _reply(self, found: ReadRequest) -> WireReply | None:
+        reply = found.exchange.reply
+        content = _unpacked(found.exchange.content, reply.content_encoding if reply else "")
+        if reply is None or content is None:
+            return None
+        return found.protocol.read_reply(reply.content_type, content)
+
+    def _row(self, found: ReadRequest, name: str, status: int, reply: WireReply | None) -> ProxiedRequest:
+        exchange = found.exchange
+        usage = read_usage(reply.usage) if reply and reply.usage else None
+        used = usage or ReportedUsage(0)
+        kind: Any = exchange.kind
+        if kind == "main" and not found.request.tools:
+            kind, name = "aside", self.conversations.main_name(found.sender, found.scope) or name
+        return ProxiedRequest(
+            id=exchange.request.id,
+            session_id=name,
+            at=exchange.request.at,
+            client=found.sender.client,
+            protocol=exchange.request.protocol,  # type: ignore[arg-type]
+            model=(reply.model if reply else "") or found.request.model,
+            kind=kind,
+            status=status,
+            is_held_out=self._is_held_out(found.sender, name),
+            input=used.input,
+            cache_read=used.cache_read,
+            cache_write=used.cache_write,
+            cache_write_hour=used.cache_write_hour,
+            output=used.output,
+            has_usage=usage is not None,
+            milliseconds=exchange.end.milliseconds if exchange.end else 0,
+        )
+
+    def _read(self, exchange: JournalExchange) -> ReadRequest:
+        protocol = _PROTOCOLS[exchange.request.protocol]
+        headers = exchange.request.headers
+        body = _unpacked(exchange.body, headers.get("content-encoding", ""))
+        if body is None:
+            raise BadInput(f"a request with the encoding {headers.get('content-encoding')!r:.40} cannot be read")
+        request = protocol.read_request(body)
+        expanded = self._with_records(request, exchange.request.scope)
+        return ReadRequest(
+            exchange=exchange,
+            protocol=protocol,
+            sender=identify(headers),
+            body=body,
+            request=expanded or request,
+            has_own_items=expanded is not None,
+        )
+
+    def _with_records(self, request: WireRequest, scope: str) -> WireRequest | None:
+        """The request with the record in the place of each compaction item of ours; None where there is none."""
+        tokens = {at: token for at, raw in enumerate(request.messages) if (token := _own_item(raw))}
+        if not tokens:
+            return None
+        links = self.links.find_links(scope, [token.encode() for token in tokens.values()], (ITEM,))
+        texts = {each.link.decode(): each.body.decode() for each in links}
+        messages, raws = list(request.messages), list(request.raws)
+        for at, token in tokens.items():
+            text = texts.get(token, _LOST_ITEM)
+            messages[at] = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+            raws[at] = json_bytes(messages[at])
+        return structs.replace(request, messages=messages, raws=raws)
+
+    def _accept(self, found: ReadRequest) -> None:
+        """Note that the provider takes this key: only then is anything answered that a session holds."""
+        key = found.scope, found.exchange.request.credential
+        if key not in self._accepted:
+            self._accepted.add(key)
+            now = timestamp(wall_clock())
+            self.links.put_links([ProxiedLink(key[0], key[1].encode(), ACCEPTED, "", b"", now)])
+
+    def _is_accepted(self, found: ReadRequest) -> bool:
+        scope, credential = found.scope, found.exchange.request.credential
+        if (scope, credential) in self._accepted:
+            return True
+        if self.links.find_links(scope, [credential.encode()], (ACCEPTED,)):
+            self._accepted.add((scope, credential))
+            return True
+        return False
+
+    def _is_held_out(self, sender: Sender, name: str) -> bool:
+        """Whether a conversation is left to its client, so that both can be compared. Its name decides, for good."""
+        if not sender.compacts or not name:
+            return False
+        drawn = int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big") / 2**64
+        return drawn < self.config.holdout
+
+    # Answering
+
+    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """What to answer to a request for a compaction, or why it should go to the provider."""
+        found = self._asked(asked)
+        kind = compaction_kind(found.exchange.request.headers, found.request.dialect, found.request.messages)
+        if not kind:
+            return {"pass": "it is not certain that this request asks for a compaction", "kind": "main"}
+        name = self.conversations.main_name(found.sender, found.scope)
+        if not name or not self._is_accepted(found):
+            return {"pass": "the provider has not accepted a request with this key yet"}
+        if self._is_held_out(found.sender, name):
+            return {"pass": "this conversation is held out"}
+        messages, focus, trigger = without_request(found.request.messages, kind)
+        history = structs.replace(found.request, messages=messages, raws=found.request.raws[: len(messages)])
+        conversation = self.conversations.open_main(found.sender, found.scope, history)
+        translated = conversation.translate(found.protocol, conversation.given(messages))
+        if not translated.is_within:
+            self.conversations.sync(conversation, translated.messages, history)
+        core = conversation.session.core
+        given = write_record(core, trigger, focus, f"{found.sender.client} asked for it")
+        if not given.record:
+            return {"pass": given.reason}
+        text = "\n\n".join(
+            filter(
+                None,
+                (
+                    given.record,
+                    *last_steps(given.behind, lambda *_: False),
+                    reminder(core, given.record, given.behind, _recall_hint(found.request)),
+                ),
+            )
+        )
+        self.conversations.put(conversation, OFFER, record_hash(given.record) or b"", str(core.row().messages).encode())
+        conversation.has_open_offer = True
+        content_type, body = self._written(found, kind, text, conversation, given.report.tokens_before)
+        return {
+            "content_type": content_type,
+            "body": body,
+            "tokens_before": given.report.tokens_before,
+            "tokens_after": given.report.tokens_after,
+            "session": core.id,
+        }
+
+    def _written(
+        self, found: ReadRequest, kind: CompactionKind, text: str, conversation: ProxiedConversation, tokens: int
+    ) -> tuple[str, bytes]:
+        """The answer in the form in which its client takes it."""
+        reply_id = f"{'msg' if kind == 'summary' else 'resp'}_compactor_{found.exchange.request.id}"
+        if kind == "item" and isinstance(found.protocol, ResponsesWire):
+            token = token_hex(16)
+            self.conversations.put(conversation, ITEM, token.encode(), text.encode())
+            item = {"type": "compaction", "id": f"cmp_{token[:24]}", "encrypted_content": f"{OWN_ITEM}{token}"}
+            return found.protocol.write_item_reply(found.request, item, tokens, reply_id)
+        if kind == "summary":
+            text = "<summary>\n" + text.replace("</summary>", "</ summary>") + "\n</summary>"
+        return found.protocol.write_text_reply(found.request, text, tokens, reply_id)
+
+    # Clients that never compact
+
+    def fit(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """The body to send in the place of a request's own, if another one is needed."""
+        found = self._asked(asked)
+        request = found.request
+        if found.sender.compacts:
+            body = found.protocol.rebuild(found.body, request.raws) if found.has_own_items else None
+            return {"body": body, "own": False}
+        if not request.tools or request.previous_response_id or request.has_server_edits:
+            return {"body": None, "own": False}
+        conversation = self.conversations.find(found.sender, found.scope, request)
+        return self._fitted(found, conversation)
+
+    def _fitted(self, found: ReadRequest, conversation: ProxiedConversation) -> dict[str, Any]:
+        request = found.request
+        history = conversation.translate(found.protocol, conversation.given(request.messages))
+        synced = self.conversations.sync(conversation, history.messages, request)
+        messages = encoded(history.messages, synced, request)
+        is_compacted = conversation.session.core.context_reader.log_state().last is not None
+        if messages is None and not is_compacted:
+            return {"body": None, "own": False}
+        tools = [] if declares_recall(request.tools) else conversation.session.tools()
+        body = found.protocol.rebuild(found.body, messages or request.raws, tools)
+        return {"body": body, "own": bool(tools)}
+
+    def overflow(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """A smaller body for a request that the provider has called too long; None when there is none."""
+        found = self._asked(asked)
+        if found.sender.compacts or not found.request.tools or found.request.previous_response_id:
+            return {"body": None, "own": False}
+        conversation = self.conversations.find(found.sender, found.scope, found.request)
+        history = conversation.translate(found.protocol, conversation.given(found.request.messages))
+        self.conversations.sync(conversation, history.messages, found.request)
+        core = conversation.session.core
+        limit = limit_in(str(asked.get("error", "")))
+        if limit and limit < core.budget(core.counter(core.dialect())).window.tokens:
+            core.save_profile(structs.replace(core.profile, window=limit))
+        report = conversation.session.compact(level="emergency")
+        return self._fitted(found, conversation) if report.changed else {"body": None, "own": False}
+
+    def run(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """What our own tools answer to the calls of a model."""
+        found = self._asked(asked)
+        conversation = self.conversations.find(found.sender, found.scope, found.request)
+        calls = msgspec.convert(asked["calls"], list[OwnCall])
+        return {"results": [conversation.session.call(call.name, call.arguments) for call in calls]}
+
+    def keep(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Keep what the client does not see of a reply: with its next request it is put back."""
+        found = self._asked(asked)
+        conversation = self.conversations.find(found.sender, found.scope, found.request)
+        given = conversation.given(found.request.messages)
+        seen = [GivenMessage(raw, conversation.digest(raw)) for raw in asked["seen"]]
+        hidden = HiddenReply(len(seen), asked["messages"], msgspec.convert(asked["results"], list[tuple[OwnCall, str]]))
+        if seen:
+            self.conversations.put(conversation, REPLACE, list(chain([*given, *seen]))[-1], msgspec.json.encode(hidden))
+        return {}
+
+    def _asked(self, asked: dict[str, Any]) -> ReadRequest:
+        """The request that the proxy asks about. What has ended before it is recorded first."""
+        self.record_waiting()
+        exchange = read_exchange(Path(asked["path"]))
+        if exchange is None:
+            raise BadInput("the exchange is not in the journal")
+        return self._read(exchange)
+
+
+def _own_item(raw: dict[str, Any]) -> str:
+    """The id of a compaction item of ours; "" for any other item."""
+    content = raw.get("encrypted_content") if raw.get("type") == "compaction" else None
+    return content.removeprefix(OWN_ITEM) if isinstance(content, str) and content.startswith(OWN_ITEM) else ""
+
+
+def _recall_hint(request: WireRequest) -> str:
+    """How originals are read back, where the agent has the tools for it."""
+    if not declares_recall(request.tools):
+        return ""
+    return (
+        'Context Compactor wrote this record in the place of a summary. recall("id") and search_archive("words") are '
+        "tools of the MCP server `compactor`."
+    )
+
+
+def _usage(reply: WireReply) -> dict[str, Any] | None:
+    return reply.usage if reply.usage and read_usage(reply.usage) else None
+
+
+def _unpacked(content: bytes, encoding: str) -> bytes | None:
+    """A body without the encoding of its transfer; None when it cannot be read."""
+    for name in reversed([each.strip().lower() for each in encoding.split(",") if each.strip()]):
+        try:
+            content = _UNPACKERS[name](content)
+        except (KeyError, ImportError, ValueError, OSError, EOFError, zlib.error) as error:
+            _log.debug("a body could not be read: %s", error)
+            return None
+    return content
+
+
+def _inflate(content: bytes) -> bytes:
+    try:
+        return zlib.decompress(content)
+    except zlib.error:
+        return zlib.decompress(content, -zlib.MAX_WBITS)
+
+
+def _unzstd(content: bytes) -> bytes:
+    import zstandard
+
+    try:
+        return zstandard.ZstdDecompressor().decompressobj().decompress(content)
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from error
+
+
+def _unbrotli(content: bytes) -> bytes:
+    import brotli
+
+    try:
+        return bytes(brotli.decompress(content))
+    except brotli.error as error:
+        raise ValueError(str(error)) from error
+
+
+_UNPACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "identity": bytes,
+    "gzip": gzip.decompress,
+    "deflate": _inflate,
+    "zstd": _unzstd,
+    "br": _unbrotli,
+}
+
+
+# The pipe
+
+
+def write_frame(pipe: BinaryIO, value: object) -> None:
+    """Send a value."""
+    content = msgspec.msgpack.encode(value)
+    pipe.write(_FRAME.pack(len(content)) + content)
+    pipe.flush()
+
+
+def read_frame(pipe: BinaryIO) -> dict[str, Any] | None:
+    """The next value; None at the end."""
+    head = pipe.read(_FRAME.size)
+    if len(head) < _FRAME.size:
+        return None
+    content = pipe.read(_FRAME.unpack(head)[0])
+    return dict(msgspec.msgpack.decode(content))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Answer the proxy at the other end of standard input and output until it is gone, then record what is left."""
+    given = sys.argv[1:] if arguments is None else arguments
+    config = msgspec.json.decode(given[0], type=RecorderConfig)
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever is printed must not end up between the answers
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    with suppress(OSError):
+        os.nice(_NICENESS)
+    frames: queue.Queue[dict[str, Any] | None] = queue.Queue()
+    threading.Thread(target=_listen, args=(sys.stdin.buffer, frames), daemon=True).start()
+    with closing(Recorder(config)) as recorder:
+        write_frame(answers, {"id": 0, "ready": True})
+        _attempt(recorder.record_left_behind)
+        _serve(recorder, frames, answers)
+
+
+def _listen(pipe: BinaryIO, frames: queue.Queue[dict[str, Any] | None]) -> None:
+    while (frame := read_frame(pipe)) is not None:
+        frames.put(frame)
+    frames.put(None)
+
+
+def _serve(recorder: Recorder, frames: queue.Queue[dict[str, Any] | None], answers: BinaryIO) -> None:
+    wait: float | None = None
+    while True:
+        try:
+            frame = frames.get(timeout=wait)
+        except queue.Empty:
+            frame = {"verb": "record"}
+        if frame is None:
+            _attempt(recorder.record_waiting)
+            return
+        if frame["verb"] != "record":
+            with suppress(OSError):  # the proxy is gone: what it has left is recorded
+                write_frame(answers, {"id": frame["id"], **_answered(recorder, frame)})
+        if frames.empty() or frame["verb"] == "record":
+            wait = None if _attempt(recorder.record_waiting) else _RETRY_SECONDS
+
+
+def _answered(recorder: Recorder, frame: dict[str, Any]) -> dict[str, Any]:
+    """The answer, or why there is none: then the proxy sends on what it was given."""
+    try:
+        return recorder.verbs[frame["verb"]](frame)
+    except Exception as error:  # noqa: BLE001  whatever it is, the request goes on without us
+        _log.warning("%s: %s: %s", frame["verb"], type(error).__name__, error)
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def _attempt(work: Callable[[], None]) -> bool:
+    """Whether some work was done; a store that fails is tried again later."""
+    try:
+        work()
+    except Exception as error:  # noqa: BLE001  what is in the journal is tried again
+        _log.warning("recording waits: %s: %s", type(error).__name__, error)
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    main()

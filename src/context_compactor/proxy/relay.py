@@ -1,0 +1,539 @@
+"""The proxy: passes every request on byte for byte, writes down what passes, and answers what asks for a compaction."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import lru_cache
+from secrets import token_hex
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import aiohttp
+from aiohttp import web
+from msgspec import Struct, to_builtins
+from multidict import CIMultiDict
+from yarl import URL
+
+from context_compactor.errors import BadSetting
+from context_compactor.json_values import json_bytes
+from context_compactor.proxy.clients import (
+    KEPT_HEADERS,
+    MODE_HEADER,
+    OWN_HEADERS,
+    Sender,
+    credential_of,
+    identify,
+    may_ask_for_compaction,
+    scope_of,
+)
+from context_compactor.proxy.journal import ExchangeFile, ExchangeReply, ExchangeRequest, Journal
+from context_compactor.proxy.recorder import OWN_ITEM
+from context_compactor.proxy.recorder_client import RecorderClient
+from context_compactor.proxy.wire import OwnCall, WireProtocol, find_protocol
+from context_compactor.sessions.core import wall_clock
+from context_compactor.sessions.tools import TOOLS
+from context_compactor.store.rows import timestamp
+from context_compactor.tokens.models import window_for
+from context_compactor.tokens.overflow import is_overflow
+
+_log = logging.getLogger("context_compactor")
+ProxyMode = Literal["on", "record", "off"]
+MODES: tuple[ProxyMode, ...] = ("on", "record", "off")
+ANTHROPIC, OPENAI = "https://api.anthropic.com", "https://api.openai.com"
+OWN_TOOLS = frozenset(TOOLS)
+# Headers that belong to one connection, and those that follow from the address and the body that are sent on.
+_NOT_PASSED_ON = frozenset(
+    "connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding "
+    "upgrade host content-length expect".split()
+)
+_ANSWER_SECONDS = 30.0
+# A model that only ever calls our tools does not get on.
+_MOST_ROUNDS = 8
+_MOST_ERROR_BYTES = 1 << 20
+_MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]{1,200})"')
+# A token is at least a byte: a body of fewer bytes than this share of the window cannot be near its end.
+_GATE_SHARE = 0.7
+_NOT_AVAILABLE = "The archive could not be read just now. Go on without it, or try again later."
+
+
+class ProxyConfig(Struct, frozen=True, kw_only=True):
+    """Where requests go, and what is done with them. Without an `upstream` each protocol goes to its provider."""
+
+    upstream: str = ""
+    mode: ProxyMode = "on"
+    window: int | None = None
+    max_body_bytes: int = 64 << 20
+    loopback_only: bool = True
+
+
+def check_upstream(url: str) -> str:
+    """The address of a provider without a slash at its end; `BadSetting` for one that nobody should send keys to."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise BadSetting(f"--upstream: {url!r:.100} is not an address. Try: https://api.anthropic.com.")
+    if parts.username or parts.password:
+        raise BadSetting("--upstream: leave the user out of the address; keys are passed on as the client sends them.")
+    with suppress(ValueError):
+        address = ipaddress.ip_address(parts.hostname)
+        if address.is_link_local or address.is_multicast or address.is_unspecified:
+            raise BadSetting(f"--upstream: {parts.hostname} is no provider's address. Try: the provider's own.")
+    return url.rstrip("/")
+
+
+class Relay:
+    """Passes requests on. Whatever fails here besides, the request itself goes on as it came."""
+
+    def __init__(self, config: ProxyConfig, journal: Journal, recorder: RecorderClient) -> None:
+        self._config = config
+        self._journal = journal
+        self._recorder = recorder
+        self._client: aiohttp.ClientSession | None = None
+        self._journal_problem = ""
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """While the block runs, requests can be passed on."""
+        connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=60)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=None)
+        async with aiohttp.ClientSession(
+            connector=connector,
+            timeout=timeout,
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+            read_bufsize=1 << 16,
+        ) as self._client:
+            yield
+
+    # From a request to its answer
+
+    async def respond(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request."""
+        refused = self._refusal(request)
+        if refused is not None:
+            return refused
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        mode = headers.get(MODE_HEADER, self._config.mode)
+        protocol = find_protocol(request.method, request.path)
+        upstream = self._upstream(protocol, headers)
+        if protocol is None or mode == "off":
+            return await self._pass_on(request, upstream)
+        length = request.content_length
+        if length is not None and length > self._config.max_body_bytes:
+            return await self._pass_on(request, upstream)
+        body = await request.read()
+        exchange = self._begin(request, headers, body, protocol, upstream, mode)
+        return await _Exchange(self, request, headers, body, protocol, upstream, mode, exchange).answer()
+
+    def _refusal(self, request: web.Request) -> web.Response | None:
+        if not request.raw_path.startswith("/") or request.method == "CONNECT":
+            return _error(400, "this proxy is called by its own address, as the base URL of an API")
+        host = (request.host or "").rpartition(":")[0] if not request.host.endswith("]") else request.host
+        if self._config.loopback_only and (host or request.host) not in ("127.0.0.1", "localhost", "[::1]"):
+            return _error(403, f"the proxy is called as {request.host!r:.80}, and only listens to this machine")
+        if "websocket" in request.headers.get("Upgrade", "").lower():
+            return _error(426, "this proxy takes no WebSocket; send the request over HTTP")
+        mode = request.headers.get(MODE_HEADER, "on")
+        if mode not in MODES:
+            return _error(400, f"{MODE_HEADER}: {mode!r:.40} is none of {', '.join(MODES)}")
+        return None
+
+    def _upstream(self, protocol: WireProtocol | None, headers: Mapping[str, str]) -> str:
+        if self._config.upstream:
+            return self._config.upstream
+        is_anthropic = protocol.name == "anthropic" if protocol else "anthropic-version" in headers
+        return ANTHROPIC if is_anthropic or "x-claude-code-session-id" in headers else OPENAI
+
+    def _begin(
+        self,
+        request: web.Request,
+        headers: Mapping[str, str],
+        body: bytes,
+        protocol: WireProtocol,
+        upstream: str,
+        mode: str,
+    ) -> ExchangeFile:
+        credential, account = credential_of(headers)
+        may_compact = may_ask_for_compaction(headers, body)
+        noted = ExchangeRequest(
+            id=token_hex(12),
+            at=timestamp(wall_clock()),
+            protocol=protocol.name,
+            path=request.path,
+            upstream=upstream,
+            scope=scope_of(protocol.name, upstream, account),
+            credential=credential,
+            headers={name: headers[name] for name in KEPT_HEADERS if name in headers},
+            mode=mode,
+            kind="compaction" if may_compact else "main",
+        )
+        exchange = self._journal.begin(noted, body)
+        self.note_problem(exchange)
+        return exchange
+
+    def note_problem(self, exchange: ExchangeFile) -> None:
+        """Say once that nothing can be written down, and once that it can be again."""
+        if exchange.problem and exchange.problem != self._journal_problem:
+            _log.error("requests are passed on but not recorded: %s", exchange.problem)
+        elif self._journal_problem and not exchange.problem:
+            _log.warning("requests are recorded again")
+        self._journal_problem = exchange.problem
+
+    # Byte for byte
+
+    async def _pass_on(self, request: web.Request, upstream: str) -> web.StreamResponse:
+        """Pass a request on while it comes in."""
+        headers = passed_headers(request)
+        if request.content_length is not None and request.body_exists:
+            headers["Content-Length"] = str(request.content_length)
+        content = request.content if request.body_exists else None
+        try:
+            async with self.send(request, upstream, headers, content) as answer:
+                response = begin_response(request, answer)
+                await response.prepare(request)
+                await copy_body(request, answer, response)
+                return response
+        except aiohttp.ClientError as error:
+            return _unreachable(upstream, error)
+
+    def send(self, request: web.Request, upstream: str, headers: CIMultiDict[str], content: Any) -> Any:
+        """A request to the provider, under the path that the client has asked for."""
+        assert self._client is not None
+        url = URL(upstream + request.raw_path, encoded=True)
+        return self._client.request(request.method, url, headers=headers, data=content, allow_redirects=False)
+
+    def is_near_window(self, body: bytes) -> bool:
+        """Whether a request may fill its window so far that something has to be done."""
+        return len(body) >= _GATE_SHARE * (self._config.window or _window(body))
+
+    async def ask(self, verb: str, exchange: ExchangeFile, **more: Any) -> dict[str, Any]:
+        """What the recorder says about an exchange; nothing when it cannot."""
+        if exchange.problem:
+            return {"error": exchange.problem}
+        answer = await self._recorder.ask(verb, exchange.path, _ANSWER_SECONDS, **more)
+        if "error" in answer:
+            _log.warning("%s: %s; the request goes on as it came", verb, answer["error"])
+        return answer
+
+    def end(self, exchange: ExchangeFile, *, is_complete: bool, kind: str = "") -> None:
+        """Give an exchange over to the recorder."""
+        exchange.end(is_complete=is_complete, kind=kind)
+        self.note_problem(exchange)
+        self._recorder.notify()
+
+
+class _Exchange:
+    """One request of a protocol, from the client to the provider and back."""
+
+    def __init__(
+        self,
+        relay: Relay,
+        request: web.Request,
+        headers: Mapping[str, str],
+        body: bytes,
+        protocol: WireProtocol,
+        upstream: str,
+        mode: str,
+        exchange: ExchangeFile,
+    ) -> None:
+        self.relay = relay
+        self.request = request
+        self.headers = headers
+        self.body = body
+        self.protocol = protocol
+        self.upstream = upstream
+        self.mode = mode
+        self.exchange = exchange
+        self.sender: Sender = identify(headers)
+        self.kind = ""
+        self.is_complete = False
+
+    async def answer(self) -> web.StreamResponse:
+        """Answer it, and give it over to be recorded whatever comes of it."""
+        try:
+            if self.mode == "on" and may_ask_for_compaction(self.headers, self.body):
+                answered = await self._compacted()
+                if answered is not None:
+                    return answered
+            body, has_own_tools = await self._fitted()
+            if body is not None:
+                return await self._send_other(body, has_own_tools)
+            return await self._send_as_it_is()
+        except aiohttp.ClientError as error:
+            return _unreachable(self.upstream, error)
+        finally:
+            self.relay.end(self.exchange, is_complete=self.is_complete, kind=self.kind)
+
+    async def _compacted(self) -> web.StreamResponse | None:
+        """The answer to a request for a compaction; None when the provider shall give it."""
+        given = await self.relay.ask("answer", self.exchange)
+        if "body" not in given:
+            self.kind = given.get("kind", "")
+            return None
+        self.kind = "answered"
+        response = web.Response(body=given["body"], headers={"Content-Type": given["content_type"]})
+        self._note_reply(200, given["content_type"], given["body"])
+        await response.prepare(self.request)
+        await response.write_eof()
+        self.is_complete = True
+        return response
+
+    def _note_reply(self, status: int, content_type: str, content: bytes) -> None:
+        self.exchange.begin_reply(ExchangeReply(status=status, content_type=content_type))
+        self.exchange.add(content)
+
+    async def _fitted(self) -> tuple[bytes | None, bool]:
+        """The body to send in the place of the client's, and whether our tools are in it."""
+        has_own_items = self.protocol.name == "openai-responses" and OWN_ITEM.encode() in self.body
+        may_be_full = self.mode == "on" and not self.sender.compacts and b'"tools"' in self.body
+        if not has_own_items and not (may_be_full and self.relay.is_near_window(self.body)):
+            return None, False
+        given = await self.relay.ask("fit", self.exchange)
+        return given.get("body"), bool(given.get("own"))
+
+    @property
+    def _rescues(self) -> bool:
+        """Whether a request that is too long is made shorter: an agent that compacts by itself does that."""
+        return self.mode == "on" and not self.sender.compacts
+
+    async def _send_as_it_is(self) -> web.StreamResponse:
+        """Pass the request on, and its answer back while it comes in."""
+        async with self.relay.send(self.request, self.upstream, passed_headers(self.request), self.body) as answer:
+            if self._rescues and answer.status in (400, 413):
+                return await self.refused(answer)
+            return await self.stream_back(answer)
+
+    async def stream_back(self, answer: aiohttp.ClientResponse, start: bytes = b"") -> web.StreamResponse:
+        response = begin_response(self.request, answer)
+        self.exchange.begin_reply(
+            ExchangeReply(
+                status=answer.status,
+                content_type=answer.headers.get("Content-Type", ""),
+                content_encoding=answer.headers.get("Content-Encoding", ""),
+            )
+        )
+        await response.prepare(self.request)
+        self.is_complete = await copy_body(self.request, answer, response, start, self.exchange.add)
+        return response
+
+    async def refused(self, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+        """Send a request again that the provider has called too long, once, with a shorter history."""
+        content = await answer.content.read(_MOST_ERROR_BYTES)
+        while not answer.content.at_eof() and len(content) < _MOST_ERROR_BYTES:
+            content += await answer.content.read(_MOST_ERROR_BYTES - len(content))
+        if answer.headers.get("Content-Encoding", "identity") == "identity":
+            text = content.decode("utf-8", "replace")
+            if is_overflow(text):
+                given = await self.relay.ask("overflow", self.exchange, error=text[:4_000])
+                if given.get("body"):
+                    self.kind = "retry"
+                    return await self._send_other(given["body"], bool(given.get("own")))
+        return await self.stream_back(answer, content)
+
+    # With another body than the client's
+
+    async def _send_other(self, body: bytes, has_own_tools: bool) -> web.StreamResponse:
+        """Send another body than the client's own. Our tools in it are answered here."""
+        headers = passed_headers(self.request)
+        headers.popall("Content-Encoding", None)
+        if not has_own_tools:
+            async with self.relay.send(self.request, self.upstream, headers, body) as answer:
+                if answer.status in (400, 413) and self._rescues and self.kind != "retry":
+                    return await self.refused(answer)
+                return await self.stream_back(answer)
+        headers["Accept-Encoding"] = "identity"
+        return await _OwnToolLoop(self, headers, body).run()
+
+
+class _OwnToolLoop:
+    """A request with our tools in it: while the model calls only these, it is answered here, and asked again."""
+
+    def __init__(self, exchange: _Exchange, headers: CIMultiDict[str], body: bytes) -> None:
+        self.outer = exchange
+        self.headers = headers
+        self.body = body
+        self.hidden: list[dict[str, Any]] = []
+        self.response: web.StreamResponse | None = None
+        self.is_stream = False
+
+    async def run(self) -> web.StreamResponse:
+        """Ask until the model says something to the client."""
+        try:
+            return await self._run()
+        except (aiohttp.ClientError, ConnectionError):
+            if self.response is None or not self.response.prepared:
+                raise
+            break_off(self.outer.request)
+            return self.response
+
+    async def _run(self) -> web.StreamResponse:
+        outer = self.outer
+        merger = None
+        for number in range(_MOST_ROUNDS + 1):
+            async with outer.relay.send(outer.request, outer.upstream, self.headers, self.body) as answer:
+                if merger is None:
+                    if answer.status in (400, 413) and outer.kind != "retry":
+                        return await outer.refused(answer)
+                    if answer.status != 200:
+                        return await outer.stream_back(answer)
+                    self.is_stream = "event-stream" in answer.headers.get("Content-Type", "")
+                    merger = outer.protocol.merger(OWN_TOOLS, is_stream=self.is_stream)
+                    await self._begin(answer)
+                async for chunk in answer.content.iter_any():
+                    await self._write(merger.feed(chunk))
+            turn = merger.end_of_response()
+            if not turn.own_calls or not turn.is_complete:
+                break
+            outer.kind = "recall"
+            results = await self._results(turn.own_calls)
+            if turn.has_client_calls or number == _MOST_ROUNDS:
+                await self._keep(merger.client_messages(), [*self.hidden, *turn.messages], results)
+                self.hidden = []
+                break
+            self._continue(turn.messages, outer.protocol.tool_results(results))
+        assert merger is not None
+        if self.hidden:
+            await self._keep(merger.client_messages(), [*self.hidden, *merger.full_messages[-1]], [])
+        return await self._finish(merger.finish())
+
+    async def _begin(self, answer: aiohttp.ClientResponse) -> None:
+        content_type = answer.headers.get("Content-Type", "")
+        self.outer.exchange.begin_reply(ExchangeReply(status=answer.status, content_type=content_type))
+        self.response = begin_response(self.outer.request, answer, has_other_length=True)
+        if self.is_stream:
+            await self.response.prepare(self.outer.request)
+
+    async def _write(self, content: bytes) -> None:
+        if content and self.response is not None:
+            self.outer.exchange.add(content)
+            if not self.response.prepared:
+                self.response.content_length = len(content)
+                await self.response.prepare(self.outer.request)
+            await self.response.write(content)
+
+    async def _finish(self, content: bytes) -> web.StreamResponse:
+        assert self.response is not None
+        await self._write(content)
+        self.outer.is_complete = True
+        if not self.response.prepared:
+            await self.response.prepare(self.outer.request)
+        await self.response.write_eof()
+        return self.response
+
+    async def _results(self, calls: list[OwnCall]) -> list[tuple[OwnCall, str]]:
+        given = await self.outer.relay.ask("run", self.outer.exchange, calls=[to_builtins(call) for call in calls])
+        texts = given.get("results") or [_NOT_AVAILABLE] * len(calls)
+        return list(zip(calls, texts, strict=True))
+
+    def _continue(self, said: list[dict[str, Any]], results: list[dict[str, Any]]) -> None:
+        """Ask again, with what the model has said and what our tools answer."""
+        self.hidden += [*said, *results]
+        sent = self.outer.protocol.read_request(self.body)
+        self.body = self.outer.protocol.rebuild(
+            self.body, [*sent.raws, *(json_bytes(each) for each in (*said, *results))]
+        )
+
+    async def _keep(
+        self, seen: list[dict[str, Any]], messages: list[dict[str, Any]], results: list[tuple[OwnCall, str]]
+    ) -> None:
+        await self.outer.relay.ask(
+            "keep", self.outer.exchange, seen=seen, messages=messages, results=to_builtins(results)
+        )
+
+
+@lru_cache(maxsize=256)
+def _window_of(model: str) -> int:
+    return window_for(model).tokens
+
+
+def _window(body: bytes) -> int:
+    """The window of the model that a body names; of the smallest kind where that cannot be seen."""
+    found = _MODEL.search(body)
+    return _window_of(found[1].decode("utf-8", "replace") if found else "")
+
+
+def passed_headers(request: web.Request) -> CIMultiDict[str]:
+    """The headers of a request as they are passed on: those of the client, in its spelling and order."""
+    named = {each.strip().lower() for each in request.headers.get("Connection", "").split(",")}
+    kept: CIMultiDict[str] = CIMultiDict()
+    for raw_name, raw_value in request.raw_headers:
+        name = raw_name.decode("latin-1")
+        if name.lower() not in _NOT_PASSED_ON and name.lower() not in OWN_HEADERS and name.lower() not in named:
+            kept.add(name, raw_value.decode("utf-8", "surrogateescape"))
+    return kept
+
+
+def begin_response(
+    request: web.Request, answer: aiohttp.ClientResponse, *, has_other_length: bool = False
+) -> web.StreamResponse:
+    """A response with the status and the headers of the provider's."""
+    headers: CIMultiDict[str] = CIMultiDict()
+    length = None
+    for raw_name, raw_value in answer.raw_headers:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("utf-8", "surrogateescape")
+        if name.lower() == "content-length":
+            length = value
+        elif name.lower() not in _NOT_PASSED_ON:
+            headers.add(name, value)
+    response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=headers)
+    response["from upstream"] = frozenset(name.lower() for name in headers)
+    if has_other_length:
+        return response
+    if length is not None:
+        response.content_length = int(length)
+    elif request.version >= aiohttp.HttpVersion11 and answer.status not in (204, 304) and request.method != "HEAD":
+        response.enable_chunked_encoding()
+    return response
+
+
+async def without_added_headers(_: web.Request, response: web.StreamResponse) -> None:
+    """Take out what the framework adds to a provider's headers."""
+    known = response.get("from upstream")
+    for name in ("Server", "Date", "Content-Type") if known is not None else ("Server",):
+        if known is None or name.lower() not in known:
+            response.headers.popall(name, None)
+
+
+def _error(status: int, message: str) -> web.Response:
+    """An error of the proxy's own, in the form that all providers share."""
+    body = {"type": "error", "error": {"type": "proxy_error", "message": f"compactor proxy: {message}"}}
+    return web.json_response(body, status=status)
+
+
+def _unreachable(upstream: str, error: aiohttp.ClientError) -> web.Response:
+    return _error(502, f"{upstream} cannot be reached: {type(error).__name__}: {error}")
+
+
+async def copy_body(
+    request: web.Request,
+    answer: aiohttp.ClientResponse,
+    response: web.StreamResponse,
+    start: bytes = b"",
+    note: Callable[[bytes], None] = lambda _: None,
+) -> bool:
+    """Pass the body of an answer back while it comes in; whether all of it came.
+
+    What breaks off in the middle breaks off for the client too: an end would make half an answer look whole.
+    """
+    try:
+        if start:
+            note(start)
+            await response.write(start)
+        async for chunk in answer.content.iter_any():
+            note(chunk)
+            await response.write(chunk)
+        await response.write_eof()
+    except (aiohttp.ClientError, ConnectionError):
+        break_off(request)
+        return False
+    return True
+
+
+def break_off(request: web.Request) -> None:
+    """Close the connection to a client in the middle of an answer."""
+    if request.transport is not None:
+        request.transport.close()
