@@ -19,6 +19,7 @@ from context_compactor.sessions.core import Core, conversation_raws
 from context_compactor.sessions.facts import all_facts
 from context_compactor.sessions.log import logged_bodies
 from context_compactor.text import flat_text, truncated_text
+from context_compactor.tokens.counting import PromptSize
 
 _LAST_STEPS = "[The last steps, which are not in the record:]"
 _LONGEST_STEP = 3_000
@@ -55,7 +56,7 @@ def record_request(core: Core, kind: Literal["threshold", "manual"], focus: str)
     tokens = max(min(core.settings.agent_record_tokens, views.usage(core).tokens // 2), 1)
     asked = core.ask(kind=kind, target_tokens=tokens, focus=focus)
     settings = structs.replace(asked.settings, layout="record", overhead_tokens=0)
-    return structs.replace(asked, settings=settings)
+    return structs.replace(asked, settings=settings, prompt=PromptSize())
 
 
 def write_record(core: Core, kind: Literal["threshold", "manual"], focus: str, why: str) -> AgentRecord:

@@ -138,7 +138,7 @@ def may_ask_for_compaction(headers: Mapping[str, str], body: bytes) -> bool:
         return True
     if '"request_kind":"compaction"' in headers.get("x-codex-turn-metadata", ""):
         return True
-    return headers.get("user-agent", "").startswith("claude-cli/") and _SUMMARY_MARKS[0].encode() in body[-40_000:]
+    return headers.get("user-agent", "").startswith("claude-cli/") and _SUMMARY_MARKS[0].encode() in body
 
 
 def compaction_kind(headers: Mapping[str, str], dialect: str, messages: Sequence[Mapping[str, Any]]) -> CompactionKind:

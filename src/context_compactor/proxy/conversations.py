@@ -151,15 +151,11 @@ class ProxiedConversation:
         stored = self.stored()
         wanted = self._with_hidden(protocol, given)
         base = self._base(wanted, stored)
-        if base is None:
-            aligned, rest = _align(wanted, stored)
-            is_within = aligned is not None and not rest and len(aligned) < len(stored)
-            behind = stored[len(aligned or ()) :]
-            is_within = is_within and all(_is_reply(self.dialect, each.raw) for each in behind)
-            return TranslatedHistory([*(aligned or ()), *rest], is_within=is_within)
-        past = [structs.replace(each, at=None) for each in stored[: base.stored]]
-        aligned, rest = _align(wanted[base.given :], stored[base.stored :])
-        return TranslatedHistory([*past, *(aligned or ()), *rest], is_rebased=True)
+        first, past = (base.given, stored[: base.stored]) if base else (0, [])
+        aligned, rest = _align(wanted[first:], stored[len(past) :])
+        behind = stored[len(past) + len(aligned) :]
+        is_within = bool(behind) and not rest and all(_is_reply(self.dialect, each.raw) for each in behind)
+        return TranslatedHistory([*past, *aligned, *rest], is_rebased=base is not None, is_within=is_within)
 
     def _with_hidden(self, protocol: WireProtocol, given: list[GivenMessage]) -> list[GivenMessage]:
         """The history with what the proxy has asked and answered by itself."""
@@ -232,9 +228,7 @@ def chain(given: Sequence[GivenMessage]) -> Iterator[bytes]:
         yield link
 
 
-def _align(
-    wanted: list[GivenMessage], stored: list[GivenMessage]
-) -> tuple[list[GivenMessage] | None, list[GivenMessage]]:
+def _align(wanted: list[GivenMessage], stored: list[GivenMessage]) -> tuple[list[GivenMessage], list[GivenMessage]]:
     """The messages that the session has already, as it has them, and the rest of the history.
 
     Where the two say something else, what follows is the rest: the session goes on from there in a branch.

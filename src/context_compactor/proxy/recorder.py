@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec import Struct, structs
 
-from context_compactor.agents.agent_record import last_steps, reminder, write_record
+from context_compactor.agents.agent_record import AgentRecord, last_steps, reminder, write_record
 from context_compactor.dialects.messages import ReportedUsage, read_usage
 from context_compactor.errors import BadInput, CompactorError, StoreError
 from context_compactor.json_values import json_bytes
@@ -55,7 +55,7 @@ from context_compactor.proxy.wire import PROTOCOLS
 from context_compactor.proxy.wire.protocol import OwnCall, WireProtocol, WireReply, WireRequest
 from context_compactor.proxy.wire.responses import ResponsesWire
 from context_compactor.sessions import views
-from context_compactor.sessions.core import wall_clock
+from context_compactor.sessions.core import Core, wall_clock
 from context_compactor.settings import load_settings
 from context_compactor.store.connect import connect
 from context_compactor.store.proxied import ProxiedLink, ProxiedRequest
@@ -71,7 +71,7 @@ _LOST_ITEM = (
     "[Earlier messages of this conversation were replaced by a context record that is not in this store any more, so "
     "it cannot be shown. The user's messages above are as they were.]"
 )
-_PROTOCOLS: dict[str, WireProtocol] = {protocol.name: protocol for protocol in PROTOCOLS}
+_PROTOCOLS: dict[str, WireProtocol] = {protocol.dialect: protocol for protocol in PROTOCOLS}
 _FRAME = struct.Struct(">I")
 _NICENESS = 5
 _RETRY_SECONDS = 2.0
@@ -313,16 +313,10 @@ class Recorder:
         given = write_record(core, trigger, focus, f"{found.sender.client} asked for it")
         if not given.record:
             return {"pass": given.reason}
-        text = "\n\n".join(
-            filter(
-                None,
-                (
-                    given.record,
-                    *last_steps(given.behind, lambda *_: False),
-                    reminder(core, given.record, given.behind, _recall_hint(found.request)),
-                ),
-            )
-        )
+        # A reply behind what is to be compacted is one that the client keeps.
+        behind = [each for each in given.behind if not (translated.is_within and each.role == "assistant")]
+        parts = (given.record, *last_steps(behind, lambda *_: False), _reminder(core, given, found.request))
+        text = "\n\n".join(filter(None, parts))
         self.conversations.put(conversation, OFFER, record_hash(given.record) or b"", str(core.row().messages).encode())
         conversation.has_open_offer = True
         content_type, body = self._written(found, kind, text, conversation, given.report.tokens_before)
@@ -422,14 +416,15 @@ def _own_item(raw: dict[str, Any]) -> str:
     return content.removeprefix(OWN_ITEM) if isinstance(content, str) and content.startswith(OWN_ITEM) else ""
 
 
-def _recall_hint(request: WireRequest) -> str:
-    """How originals are read back, where the agent has the tools for it."""
-    if not declares_recall(request.tools):
-        return ""
-    return (
-        'Context Compactor wrote this record in the place of a summary. recall("id") and search_archive("words") are '
-        "tools of the MCP server `compactor`."
-    )
+_RECALL = (
+    'Context Compactor wrote this record in the place of a summary. recall("id") and search_archive("words") are tools '
+    "of the MCP server `compactor`."
+)
+
+
+def _reminder(core: Core, given: AgentRecord, request: WireRequest) -> str:
+    """How the record is used, and how originals are read back where the agent has the tools for it."""
+    return reminder(core, given.record, given.behind, _RECALL if declares_recall(request.tools) else "")
 
 
 def _usage(reply: WireReply) -> dict[str, Any] | None:

@@ -69,10 +69,9 @@ class RecorderClient:
             await self._take_answers(child)
             self._give_up("the recorder has ended")
             code = await child.wait()
-            if self._is_stopping:
-                return
-            _log.warning("the recorder has ended with code %d, and is started again; nothing is lost", code)
-            await asyncio.sleep(_RESTART_SECONDS)
+            if not self._is_stopping:
+                _log.warning("the recorder has ended with code %d, and is started again; nothing is lost", code)
+                await asyncio.sleep(_RESTART_SECONDS)
             if self._is_stopping:
                 return
             child = await self._spawn()

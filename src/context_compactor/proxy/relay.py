@@ -145,7 +145,7 @@ class Relay:
     def _upstream(self, protocol: WireProtocol | None, headers: Mapping[str, str]) -> str:
         if self._config.upstream:
             return self._config.upstream
-        is_anthropic = protocol.name == "anthropic" if protocol else "anthropic-version" in headers
+        is_anthropic = protocol.dialect == "anthropic" if protocol else "anthropic-version" in headers
         return ANTHROPIC if is_anthropic or "x-claude-code-session-id" in headers else OPENAI
 
     def _begin(
@@ -162,10 +162,10 @@ class Relay:
         noted = ExchangeRequest(
             id=token_hex(12),
             at=timestamp(wall_clock()),
-            protocol=protocol.name,
+            protocol=protocol.dialect,
             path=request.path,
             upstream=upstream,
-            scope=scope_of(protocol.name, upstream, account),
+            scope=scope_of(protocol.dialect, upstream, account),
             credential=credential,
             headers={name: headers[name] for name in KEPT_HEADERS if name in headers},
             mode=mode,
@@ -288,7 +288,7 @@ class _Exchange:
 
     async def _fitted(self) -> tuple[bytes | None, bool]:
         """The body to send in the place of the client's, and whether our tools are in it."""
-        has_own_items = self.protocol.name == "openai-responses" and OWN_ITEM.encode() in self.body
+        has_own_items = self.protocol.dialect == "openai-responses" and OWN_ITEM.encode() in self.body
         may_be_full = self.mode == "on" and not self.sender.compacts and b'"tools"' in self.body
         if not has_own_items and not (may_be_full and self.relay.is_near_window(self.body)):
             return None, False
