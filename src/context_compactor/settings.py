@@ -113,6 +113,7 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 Percent = Annotated[float, Meta(ge=0, le=100)]
 LayoutName = Literal["auto", "tail", "record"]
 AgentCompaction = Literal["ours", "steered", "beside"]
+ProxyMode = Literal["on", "record", "off"]
 Dollars = Annotated[float, Meta(ge=0, le=_MOST)]
 Rate = Annotated[float, Meta(ge=0, le=10**9)]
 
@@ -207,6 +208,14 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     agent_record_tokens: Annotated[int, Meta(ge=1_000, le=100_000)] = 6_000
     """Tokens of the record or summary that a coding agent goes on with after a compaction."""
+
+    proxy_mode: ProxyMode = "on"
+    """What `compactor proxy` does with what passes: `on` records it and compacts, `record` only records, `off` only
+    passes it on. A request says otherwise with the header `x-compactor-mode`."""
+
+    proxy_holdout: Share = 0.05
+    """The share of conversations of agents that compact by themselves which the proxy leaves to them, so that
+    `compactor proxy report` can compare what both cost. Whether one is among them follows from its id, for good."""
 
     max_output_tokens: Tokens = 5_000
     """A longer tool output is cut to its beginning and end when it is appended to a session."""
@@ -452,7 +461,9 @@ def _refuse_former_summarizer(model: str | None, origin: str) -> None:
 
 def _read_scalar(name: str, raw: Any) -> Any:
     inner, optional = _inspect(name)
-    if isinstance(raw, str) and not isinstance(inner, msgspec.inspect.StrType):
+    if isinstance(raw, str) and isinstance(inner, msgspec.inspect.LiteralType):
+        raw = raw.strip().lower()
+    elif isinstance(raw, str) and not isinstance(inner, msgspec.inspect.StrType):
         raw = _as_value(raw.strip().lower())
     if optional and raw in ("none", None):
         return None

@@ -33,11 +33,11 @@ Upstream = Annotated[
 ProxyHost = Annotated[str, typer.Option("--host", metavar="NAME", help="Where to listen.")]
 ProxyPort = Annotated[int, typer.Option("--port", metavar="N", help="The port; 0 takes a free one.")]
 Mode = Annotated[
-    str,
+    str | None,
     typer.Option(
         metavar="on|record|off",
-        help="`on` records and compacts, `record` only records, `off` only passes on. A request says otherwise with "
-        "the header x-compactor-mode.",
+        help="`on` records and compacts, `record` only records, `off` only passes on; by default the setting "
+        "`proxy_mode`. A request says otherwise with the header x-compactor-mode.",
     ),
 ]
 ProxyWindow = Annotated[
@@ -45,11 +45,11 @@ ProxyWindow = Annotated[
     typer.Option("--window", metavar="N", help="Tokens the model accepts, for clients that never compact."),
 ]
 Holdout = Annotated[
-    str,
+    str | None,
     typer.Option(
         metavar="P%",
         help="Share of the conversations of agents that compact by themselves which is left to them, to compare "
-        "what both cost.",
+        "what both cost; by default the setting `proxy_holdout`.",
     ),
 ]
 MaxBody = Annotated[
@@ -66,9 +66,9 @@ def proxy(
     host: ProxyHost = "127.0.0.1",
     port: ProxyPort = 8379,
     store: StoreUrl = None,
-    mode: Mode = "on",
+    mode: Mode = None,
     window: ProxyWindow = None,
-    holdout: Holdout = "5%",
+    holdout: Holdout = None,
     max_body: MaxBody = 64,
     since: Since = "",
     as_json: AsJson = False,
@@ -124,34 +124,34 @@ def proxy_options(
     host: str = "127.0.0.1",
     port: int = 0,
     store: str | None = None,
-    mode: str = "on",
+    mode: str | None = None,
     window: str | None = None,
-    holdout: str = "5%",
+    holdout: str | None = None,
     max_body: int = 64,
 ) -> ProxyOptions:
     """What a proxy is started with, or an error that says what is wrong with it."""
     try:
-        from context_compactor.proxy.relay import MODES, ProxyConfig, check_upstream
+        from context_compactor.proxy.relay import ProxyConfig, check_upstream
         from context_compactor.proxy.server import ProxyOptions, journal_folder
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in _PROXY_MODULES:
             raise
         raise MissingExtra("the proxy", "proxy") from error
-    if mode not in MODES:
-        raise BadSetting(f"--mode: {mode!r:.40} is none of {', '.join(MODES)}")
     if not 0 <= port < 65_536:
         raise BadSetting(f"--port: {port} is not a port number. Try: a number from 1 to 65535, or 0 for a free one.")
-    settings = load_settings({"store": store, "window": window}).settings
+    share = None if holdout is None else _share(holdout)
+    given = {"store": store, "window": window, "proxy_mode": mode, "proxy_holdout": share}
+    settings = load_settings(given).settings
     address = settings.store
     journal_folder(address)
     config = ProxyConfig(
         upstream=check_upstream(upstream) if upstream else "",
-        mode=mode,
+        mode=settings.proxy_mode,
         window=settings.window,
         max_body_bytes=max_body << 20,
         loopback_only=_is_local(host),
     )
-    return ProxyOptions(config=config, store=address, host=host, port=port, holdout=_share(holdout))
+    return ProxyOptions(config=config, store=address, host=host, port=port, holdout=settings.proxy_holdout)
 
 
 def _is_local(host: str) -> bool:
@@ -182,9 +182,9 @@ def wrap(
     arguments: WrapArguments = None,
     upstream: Upstream = None,
     store: StoreUrl = None,
-    mode: Mode = "on",
+    mode: Mode = None,
     window: ProxyWindow = None,
-    holdout: Holdout = "5%",
+    holdout: Holdout = None,
 ) -> None:
     """Start an agent with a proxy of its own between it and its provider, and end both together.
 

@@ -14,8 +14,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from context_compactor.mcp.server import MAY_WRITE
-from context_compactor.server.config import check_address
-from context_compactor.server.config import bind, url_of
+from context_compactor.server.config import bind, check_address, url_of
 from context_compactor.server.quiet_server import QuietServer
 
 PATH = "/mcp"

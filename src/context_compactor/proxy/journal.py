@@ -162,9 +162,9 @@ class Journal:
         return ExchangeFile(self.folder, request, body)
 
     def close(self) -> None:
-        """Leave the folder to others."""
+        """Leave the folder to others, and remove it when nothing is left in it."""
         if self._lock is not None:
-            os.close(self._lock)
+            remove_folder(self.folder, self._lock)
             self._lock = None
 
 
@@ -197,10 +197,11 @@ def left_behind(root: Path) -> Iterator[tuple[Path, int]]:
 
 
 def remove_folder(folder: Path, lock: int) -> None:
-    """Remove a folder in which nothing is left."""
+    """Remove a folder in which nothing is left, and give its lock back."""
     with suppress(OSError):
-        (folder / _LOCK).unlink(missing_ok=True)
-        folder.rmdir()
+        if not any(path.name != _LOCK for path in folder.iterdir()):
+            (folder / _LOCK).unlink(missing_ok=True)
+            folder.rmdir()
     os.close(lock)
 
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 from secrets import token_hex
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -36,12 +36,12 @@ from context_compactor.proxy.recorder_client import RecorderClient
 from context_compactor.proxy.wire import OwnCall, WireProtocol, find_protocol
 from context_compactor.sessions.core import wall_clock
 from context_compactor.sessions.tools import TOOLS
+from context_compactor.settings import ProxyMode
 from context_compactor.store.rows import timestamp
 from context_compactor.tokens.models import window_for
 from context_compactor.tokens.overflow import is_overflow
 
 _log = logging.getLogger("context_compactor")
-ProxyMode = Literal["on", "record", "off"]
 MODES: tuple[ProxyMode, ...] = ("on", "record", "off")
 ANTHROPIC, OPENAI = "https://api.anthropic.com", "https://api.openai.com"
 OWN_TOOLS = frozenset(TOOLS)

@@ -90,7 +90,7 @@ def run_wrapped(wrapped: WrappedCommand, options: ProxyOptions, log: Path) -> in
         config = structs.replace(options.config, upstream=check_upstream(wrapped.upstream))
         options = structs.replace(options, config=config)
     make_private_folder(log.parent)
-    with log.open("a", encoding="utf-8") as lines:
+    with os.fdopen(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a", encoding="utf-8") as lines:
         logging.basicConfig(level=logging.WARNING, stream=lines, format="%(asctime)s %(levelname)s: %(message)s")
         return asyncio.run(_run(program, wrapped, structs.replace(options, port=0, log_file=lines.fileno())))
 
