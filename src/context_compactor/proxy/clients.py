@@ -17,8 +17,10 @@ from msgspec import Struct
 
 from context_compactor.dialects.dialect import blocks_in
 
-CompactionKind = Literal["", "summary", "checkpoint", "item"]
-"""How an agent asks for a compaction: Claude Code's summary, Codex' checkpoint as a text, or Codex' compaction item."""
+CompactionKind = Literal["", "summary", "checkpoint", "item", "window"]
+"""How an agent asks for a compaction: Claude Code for a summary; Codex for a checkpoint as a text, for a compaction
+item, or for the whole new window."""
+COMPACT_PATH = "/responses/compact"
 
 MODE_HEADER = "x-compactor-mode"
 SESSION_HEADER = "x-compactor-session"
@@ -141,12 +143,16 @@ def may_ask_for_compaction(headers: Mapping[str, str], body: bytes) -> bool:
     return headers.get("user-agent", "").startswith("claude-cli/") and _SUMMARY_MARKS[0].encode() in body
 
 
-def compaction_kind(headers: Mapping[str, str], dialect: str, messages: Sequence[Mapping[str, Any]]) -> CompactionKind:
+def compaction_kind(
+    headers: Mapping[str, str], path: str, dialect: str, messages: Sequence[Mapping[str, Any]]
+) -> CompactionKind:
     """How a request asks for a compaction; "" when it does not, or when that is not certain."""
     if not messages:
         return ""
     last = messages[-1]
     sender = identify(headers)
+    if path.endswith(COMPACT_PATH):
+        return "window" if sender.client == "codex" else ""
     if sender.client == "claude-code" and dialect == "anthropic":
         text = _last_text(last) if last.get("role") == "user" else ""
         is_asked = text.lstrip().startswith(_SUMMARY_OPENINGS) and all(mark in text for mark in _SUMMARY_MARKS)
@@ -171,6 +177,8 @@ def without_request(
     messages: Sequence[dict[str, Any]], kind: CompactionKind
 ) -> tuple[list[dict[str, Any]], str, Literal["threshold", "manual"]]:
     """The history that is to be compacted, what the user wants kept, and whether the user has asked for it."""
+    if kind == "window":
+        return list(messages), "", "threshold"
     history, last = list(messages[:-1]), messages[-1]
     if kind != "summary":
         return history, "", "threshold"

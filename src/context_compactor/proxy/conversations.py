@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from secrets import token_hex
 from typing import Any
@@ -29,6 +30,7 @@ from context_compactor.proxy.wire.protocol import OwnCall, WireProtocol, WireReq
 from context_compactor.sessions.core import wall_clock
 from context_compactor.sessions.lineage import message_digest, next_link
 from context_compactor.sessions.session import Session
+from context_compactor.sessions.state import read_profile
 from context_compactor.sessions.sync import SyncedMessages
 from context_compactor.settings import Settings
 from context_compactor.store.proxied import ProxiedLink
@@ -43,9 +45,10 @@ _MOST_OUTPUT = 10**9
 _MOST_KEPT = 200
 
 END, START, BASE, REPLACE, OFFER, ITEM, ACCEPTED = "end", "start", "base", "replace", "offer", "item", "accepted"
+RESPONSE = "response"
 """Kinds of links: the end of a history by which its conversation is found, a first request that nobody has answered
 yet, how many messages a compacted history stands for, a reply with what the client does not see of it, a record that
-was offered, a compaction item of ours, and a key that the provider has accepted."""
+was offered, a compaction item of ours, a key that the provider has accepted, and a response that others go on from."""
 
 
 class Base(Struct, frozen=True):
@@ -83,6 +86,8 @@ class TranslatedHistory(Struct, frozen=True):
 
     messages: list[GivenMessage]
     is_rebased: bool = False
+    is_known: bool = False
+    """Whether the session has all of it, and perhaps more."""
     is_within: bool = False
     """Whether the session has all of it, and a reply behind it."""
 
@@ -113,9 +118,12 @@ def record_hash(text: str) -> bytes | None:
 class ProxiedConversation:
     """One session of a client, open."""
 
-    def __init__(self, name: str, session: Session, scope: str, dialect: Dialect, links: Sequence[ProxiedLink]) -> None:
+    def __init__(
+        self, name: str, model: str, session: Session, scope: str, dialect: Dialect, links: Sequence[ProxiedLink]
+    ) -> None:
         self.name = name
         """The id by which it was opened, whichever of its branches goes on."""
+        self.model = model
         self.session = session
         self.scope = scope
         self.dialect = dialect
@@ -146,16 +154,26 @@ class ProxiedConversation:
         """The messages of a request behind the instructions that it begins with."""
         return _given(self.dialect, messages)
 
-    def translate(self, protocol: WireProtocol, given: list[GivenMessage]) -> TranslatedHistory:
-        """The history that a client means, as the session has it."""
+    def translate(
+        self, protocol: WireProtocol, given: list[GivenMessage], previous_response: str = ""
+    ) -> TranslatedHistory:
+        """The history that a client means, as the session has it. Behind a `previous_response` only what is new is
+        given: the provider has the rest.
+        """
         stored = self.stored()
         wanted = self._with_hidden(protocol, given)
-        base = self._base(wanted, stored)
+        known = self._links.get((previous_response.encode(), RESPONSE)) if previous_response else None
+        base = self._base(wanted, stored) if known is None else Base(0, min(int(known), len(stored)))
         first, past = (base.given, stored[: base.stored]) if base else (0, [])
         aligned, rest = _align(wanted[first:], stored[len(past) :])
         behind = stored[len(past) + len(aligned) :]
-        is_within = bool(behind) and not rest and all(_is_reply(self.dialect, each.raw) for each in behind)
-        return TranslatedHistory([*past, *aligned, *rest], is_rebased=base is not None, is_within=is_within)
+        is_within = bool(behind) and not rest and all(self.is_reply(each.raw) for each in behind)
+        messages = [*past, *aligned, *rest]
+        return TranslatedHistory(messages, base is not None, is_known=not rest, is_within=is_within)
+
+    def is_reply(self, raw: Raw) -> bool:
+        """Whether the model has said this."""
+        return self.dialect.parse([raw])[0].role == "assistant"
 
     def _with_hidden(self, protocol: WireProtocol, given: list[GivenMessage]) -> list[GivenMessage]:
         """The history with what the proxy has asked and answered by itself."""
@@ -258,10 +276,6 @@ def _kept(wanted: Sequence[GivenMessage], stored: Sequence[GivenMessage]) -> int
     return next((count for count in range(len(given), 0, -1) if given[:count] == said[-count:]), 0)
 
 
-def _is_reply(dialect: Dialect, raw: Raw) -> bool:
-    return dialect.parse([raw])[0].role == "assistant"
-
-
 class ProxyConversations:
     """The conversations that pass through a proxy, by their senders and by what was said in them."""
 
@@ -287,6 +301,9 @@ class ProxyConversations:
         name = self.main_name(sender, scope)
         if name and sender.client and not request.tools:
             name = f"{name}-aside-{links[0].hex()[:8] if links else ''}"
+        if not name and request.previous_response_id:
+            found = self._links.find_links(scope, [request.previous_response_id.encode()], (RESPONSE,))
+            name = found[0].session_id if found else ""
         if not name:
             name = self._by_lineage(scope, links) or self._new_name(scope, request.dialect)
         return self._opened(name, scope, request, dialect, compacts=not sender.compacts)
@@ -319,7 +336,7 @@ class ProxyConversations:
     def _is_answered(self, name: str) -> bool:
         if name in self._open:
             conversation = self._open[name]
-            return any(_is_reply(conversation.dialect, each.raw) for each in conversation.stored())
+            return any(conversation.is_reply(each.raw) for each in conversation.stored())
         try:
             return self._store.session(name).messages > 1
         except UnknownSession:
@@ -332,9 +349,11 @@ class ProxyConversations:
     def _opened(
         self, name: str, scope: str, request: WireRequest, dialect: Dialect, *, compacts: bool
     ) -> ProxiedConversation:
-        if name in self._open:
+        if name in self._open and self._open[name].model == request.model:
             self._open.move_to_end(name)
             return self._open[name]
+        if name in self._open:
+            self._open.pop(name).session.close()  # another model has other limits
         settings = structs.replace(
             self._settings,
             automatic=compacts and bool(request.tools) and self._settings.automatic,
@@ -347,15 +366,22 @@ class ProxyConversations:
             store=self._store,
             dialect=request.dialect,
             model=request.model or None,
-            window=self._window if compacts else None,
+            window=self._window_of(name) if compacts else None,
             settings=settings,
             profile="embedded",
         )
-        conversation = ProxiedConversation(name, session, scope, dialect, self._links.links_of(name))
+        conversation = ProxiedConversation(name, request.model, session, scope, dialect, self._links.links_of(name))
         self._open[name] = conversation
         while len(self._open) > _MOST_OPEN:
             self._open.popitem(last=False)[1].session.close()
         return conversation
+
+    def _window_of(self, name: str) -> int | None:
+        """The window that was set, or the smaller one that the provider has named since."""
+        with suppress(UnknownSession):
+            known = read_profile(self._store.session(name).profile).window
+            return min(filter(None, (known, self._window)), default=None)
+        return self._window
 
     def sync(
         self,
@@ -392,20 +418,33 @@ def _given(dialect: Dialect, messages: Sequence[Raw]) -> list[GivenMessage]:
     return found
 
 
+_MARK = b'"cache_control"'
+
+
 def encoded(history: Sequence[GivenMessage], synced: SyncedMessages, request: WireRequest) -> list[bytes] | None:
     """The messages to send, those of the client byte for byte; None when they are what the client has sent.
 
-    What the client has left out is not sent.
+    What the client has left out is not sent. Where the client marks places for the cache, ours have none.
     """
     leading = count_leading(request.messages)
     places: list[int | None] = [*range(leading), *(each.at for each in history)]
     left_out = {at + leading for at, each in enumerate(history) if each.left_out}
-    written: list[bytes] = []
     kept: list[int | None] = []
+    written: list[bytes] = []
     for raw, source in zip(synced, synced.sources, strict=True):
-        if source in left_out:
-            continue
-        at = None if source is None else places[source]
-        kept.append(at)
-        written.append(json_bytes(raw) if at is None else request.raws[at])
-    return None if kept == list(range(len(request.messages))) else written
+        if source not in left_out:
+            kept.append(None if source is None else places[source])
+            written.append(json_bytes(raw) if kept[-1] is None else request.raws[kept[-1]])
+    if kept == list(range(len(request.messages))):
+        return None
+    if any(_MARK in raw for raw in request.raws):
+        ours = [at for at, place in enumerate(kept) if place is None and _MARK in written[at]]
+        for at in ours:
+            written[at] = json_bytes(_without_marks(msgspec.json.decode(written[at])))
+    return written
+
+
+def _without_marks(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_marks(inner) for key, inner in value.items() if key != "cache_control"}
+    return [_without_marks(inner) for inner in value] if isinstance(value, list) else value

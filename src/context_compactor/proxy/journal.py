@@ -184,6 +184,11 @@ def finished(folder: Path) -> list[Path]:
     return sorted(folder.glob(f"*{_DONE}"))
 
 
+def opened(folder: Path) -> list[Path]:
+    """The exchanges of a folder that are under way, in the order in which they began."""
+    return sorted(folder.glob(f"*{_OPEN}"))
+
+
 def left_behind(root: Path) -> Iterator[tuple[Path, int]]:
     """The folders of proxies that have ended without having recorded everything, each with its lock."""
     for folder in sorted(path for path in root.iterdir() if path.is_dir()):

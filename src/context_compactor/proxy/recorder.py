@@ -6,14 +6,12 @@ pipe; exchanges reach it as the files of the journal, in the order in which they
 
 from __future__ import annotations
 
-import gzip
 import logging
 import os
 import queue
 import struct
 import sys
 import threading
-import zlib
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from hashlib import blake2b
@@ -28,32 +26,42 @@ from context_compactor.agents.agent_record import AgentRecord, last_steps, remin
 from context_compactor.dialects.messages import ReportedUsage, read_usage
 from context_compactor.errors import BadInput, CompactorError, StoreError
 from context_compactor.json_values import json_bytes
-from context_compactor.proxy.clients import CompactionKind, Sender, compaction_kind, identify, without_request
+from context_compactor.proxy.clients import (
+    CompactionKind,
+    Sender,
+    compaction_kind,
+    identify,
+    is_client_summary,
+    without_request,
+)
 from context_compactor.proxy.conversations import (
     ACCEPTED,
     END,
     ITEM,
     OFFER,
     REPLACE,
+    RESPONSE,
     START,
     GivenMessage,
     HiddenReply,
     ProxiedConversation,
     ProxyConversations,
+    TranslatedHistory,
     chain,
     encoded,
     record_hash,
 )
+from context_compactor.proxy.encodings import unpacked
 from context_compactor.proxy.journal import (
     JournalExchange,
     finished,
     left_behind,
+    opened,
     read_exchange,
     remove_folder,
 )
-from context_compactor.proxy.wire import PROTOCOLS
+from context_compactor.proxy.wire import PROTOCOLS, RESPONSES
 from context_compactor.proxy.wire.protocol import OwnCall, WireProtocol, WireReply, WireRequest
-from context_compactor.proxy.wire.responses import ResponsesWire
 from context_compactor.sessions import views
 from context_compactor.sessions.core import Core, wall_clock
 from context_compactor.settings import load_settings
@@ -116,6 +124,7 @@ class Recorder:
         self.links = service_store_of(self.store).proxied
         self.conversations = ProxyConversations(self.store, service_store_of(self.store), self.settings, config.window)
         self._accepted: set[tuple[str, str]] = set()
+        self._taken: set[str] = set()
         self.verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "answer": self.answer,
             "fit": self.fit,
@@ -158,6 +167,7 @@ class Recorder:
                 path.rename(path.with_suffix(".failed"))
             return
         path.unlink(missing_ok=True)
+        self._taken.discard(path.with_suffix(".open").name)
 
     def record(self, exchange: JournalExchange) -> None:
         """Take an exchange into its session, and note what it used."""
@@ -182,29 +192,57 @@ class Recorder:
 
     def _record_messages(self, found: ReadRequest, reply: WireReply | None) -> str:
         conversation = self.conversations.find(found.sender, found.scope, found.request)
+        self._take_request(found, conversation)
+        if reply is None or not reply.is_complete or not reply.messages:
+            return conversation.name
         given = conversation.given(found.request.messages)
-        history = conversation.translate(found.protocol, given)
-        if conversation.has_open_offer:
+        said = [GivenMessage(raw, conversation.digest(raw)) for raw in reply.messages]
+        whole = conversation.translate(found.protocol, [*given, *said], found.request.previous_response_id)
+        if not whole.is_known:
+            self.conversations.sync(conversation, whole.messages, found.request, _usage(reply))
+        if not found.sender.conversation:
+            self.conversations.put(conversation, END, list(chain([*given, *said]))[-1])
+        number = str(len(whole.messages)).encode()
+        previous = found.request.previous_response_id
+        for name in filter(None, (reply.id, previous if previous.startswith("conv") else "")):
+            self.conversations.put(conversation, RESPONSE, name.encode(), number)
+        return conversation.name
+
+    def _take_request(self, found: ReadRequest, conversation: ProxiedConversation) -> TranslatedHistory:
+        """Take the history of a request into its session, so that the next request finds it there."""
+        given = conversation.given(found.request.messages)
+        history = conversation.translate(found.protocol, given, found.request.previous_response_id)
+        if conversation.has_open_offer and not history.is_known:
             if not history.is_rebased:
                 views.undo(conversation.session.core)  # the client went on without the record
             conversation.has_open_offer = False
-        self.conversations.sync(conversation, history.messages, found.request)
-        links = list(chain(given))
-        is_named = bool(found.sender.conversation)
-        has_reply = any(each.raw.get("role") == "assistant" or "type" in each.raw for each in given[1:])
-        if links and not is_named:
-            self.conversations.put(conversation, END if has_reply else START, links[-1])
-        if reply is not None and reply.is_complete and reply.messages:
-            said = [GivenMessage(raw, conversation.digest(raw)) for raw in reply.messages]
-            whole = conversation.translate(found.protocol, [*given, *said])
-            self.conversations.sync(conversation, whole.messages, found.request, _usage(reply))
-            if not is_named:
-                self.conversations.put(conversation, END, list(chain([*given, *said]))[-1])
-        return conversation.name
+        if not history.is_known:
+            self.conversations.sync(conversation, history.messages, found.request)
+        if given and not found.sender.conversation:
+            is_answered = any(conversation.is_reply(each.raw) for each in given)
+            self.conversations.put(conversation, END if is_answered else START, list(chain(given))[-1])
+        return history
+
+    def _take_open(self, until: Path, scope: str) -> None:
+        """Take in the requests that are still being answered: a client may go on before we have seen the end of a
+        reply, and would then begin a session of its own."""
+        for path in opened(self.folder):
+            if path.name >= until.name:
+                return
+            if path.name in self._taken:
+                continue
+            self._taken.add(path.name)
+            with suppress(OSError, CompactorError, ValueError, msgspec.MsgspecError):
+                exchange = read_exchange(path)
+                if exchange is None or exchange.request.scope != scope or exchange.kind != "main":
+                    continue
+                found = self._read(exchange)
+                if not found.sender.conversation and exchange.reply and 200 <= exchange.reply.status < 300:
+                    self._take_request(found, self.conversations.find(found.sender, scope, found.request))
 
     def _reply(self, found: ReadRequest) -> WireReply | None:
         reply = found.exchange.reply
-        content = _unpacked(found.exchange.content, reply.content_encoding if reply else "")
+        content = unpacked(found.exchange.content, reply.content_encoding if reply else "")
         if reply is None or content is None:
             return None
         return found.protocol.read_reply(reply.content_type, content)
@@ -238,7 +276,7 @@ class Recorder:
     def _read(self, exchange: JournalExchange) -> ReadRequest:
         protocol = _PROTOCOLS[exchange.request.protocol]
         headers = exchange.request.headers
-        body = _unpacked(exchange.body, headers.get("content-encoding", ""))
+        body = unpacked(exchange.body, headers.get("content-encoding", ""))
         if body is None:
             raise BadInput(f"a request with the encoding {headers.get('content-encoding')!r:.40} cannot be read")
         request = protocol.read_request(body)
@@ -295,7 +333,8 @@ class Recorder:
     def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
         """What to answer to a request for a compaction, or why it should go to the provider."""
         found = self._asked(asked)
-        kind = compaction_kind(found.exchange.request.headers, found.request.dialect, found.request.messages)
+        noted = found.exchange.request
+        kind = compaction_kind(noted.headers, noted.path, found.request.dialect, found.request.messages)
         if not kind:
             return {"pass": "it is not certain that this request asks for a compaction", "kind": "main"}
         name = self.conversations.main_name(found.sender, found.scope)
@@ -333,11 +372,14 @@ class Recorder:
     ) -> tuple[str, bytes]:
         """The answer in the form in which its client takes it."""
         reply_id = f"{'msg' if kind == 'summary' else 'resp'}_compactor_{found.exchange.request.id}"
-        if kind == "item" and isinstance(found.protocol, ResponsesWire):
+        if kind in ("item", "window"):
             token = token_hex(16)
             self.conversations.put(conversation, ITEM, token.encode(), text.encode())
             item = {"type": "compaction", "id": f"cmp_{token[:24]}", "encrypted_content": f"{OWN_ITEM}{token}"}
-            return found.protocol.write_item_reply(found.request, item, tokens, reply_id)
+            if kind == "item":
+                return RESPONSES.write_item_reply(found.request, item, tokens, reply_id)
+            said = [raw for raw in found.request.messages if raw.get("role") == "user" and not is_client_summary(raw)]
+            return RESPONSES.write_window_reply(found.request, [*said, item], tokens, reply_id)
         if kind == "summary":
             text = "<summary>\n" + text.replace("</summary>", "</ summary>") + "\n</summary>"
         return found.protocol.write_text_reply(found.request, text, tokens, reply_id)
@@ -358,14 +400,18 @@ class Recorder:
 
     def _fitted(self, found: ReadRequest, conversation: ProxiedConversation) -> dict[str, Any]:
         request = found.request
-        history = conversation.translate(found.protocol, conversation.given(request.messages))
+        given = conversation.given(request.messages)
+        history = conversation.translate(found.protocol, given)
         synced = self.conversations.sync(conversation, history.messages, request)
+        if given and not found.sender.conversation:
+            is_answered = any(conversation.is_reply(each.raw) for each in given)
+            self.conversations.put(conversation, END if is_answered else START, list(chain(given))[-1])
         messages = encoded(history.messages, synced, request)
         is_compacted = conversation.session.core.context_reader.log_state().last is not None
         if messages is None and not is_compacted:
             return {"body": None, "own": False}
         tools = [] if declares_recall(request.tools) else conversation.session.tools()
-        body = found.protocol.rebuild(found.body, messages or request.raws, tools)
+        body = found.protocol.rebuild(found.body, request.raws if messages is None else messages, tools)
         return {"body": body, "own": bool(tools)}
 
     def overflow(self, asked: dict[str, Any]) -> dict[str, Any]:
@@ -404,10 +450,14 @@ class Recorder:
     def _asked(self, asked: dict[str, Any]) -> ReadRequest:
         """The request that the proxy asks about. What has ended before it is recorded first."""
         self.record_waiting()
-        exchange = read_exchange(Path(asked["path"]))
+        path = Path(asked["path"])
+        exchange = read_exchange(path)
         if exchange is None:
             raise BadInput("the exchange is not in the journal")
-        return self._read(exchange)
+        found = self._read(exchange)
+        if not found.sender.conversation:
+            self._take_open(path, found.scope)
+        return found
 
 
 def _own_item(raw: dict[str, Any]) -> str:
@@ -429,51 +479,6 @@ def _reminder(core: Core, given: AgentRecord, request: WireRequest) -> str:
 
 def _usage(reply: WireReply) -> dict[str, Any] | None:
     return reply.usage if reply.usage and read_usage(reply.usage) else None
-
-
-def _unpacked(content: bytes, encoding: str) -> bytes | None:
-    """A body without the encoding of its transfer; None when it cannot be read."""
-    for name in reversed([each.strip().lower() for each in encoding.split(",") if each.strip()]):
-        try:
-            content = _UNPACKERS[name](content)
-        except (KeyError, ImportError, ValueError, OSError, EOFError, zlib.error) as error:
-            _log.debug("a body could not be read: %s", error)
-            return None
-    return content
-
-
-def _inflate(content: bytes) -> bytes:
-    try:
-        return zlib.decompress(content)
-    except zlib.error:
-        return zlib.decompress(content, -zlib.MAX_WBITS)
-
-
-def _unzstd(content: bytes) -> bytes:
-    import zstandard
-
-    try:
-        return zstandard.ZstdDecompressor().decompressobj().decompress(content)
-    except zstandard.ZstdError as error:
-        raise ValueError(str(error)) from error
-
-
-def _unbrotli(content: bytes) -> bytes:
-    import brotli
-
-    try:
-        return bytes(brotli.decompress(content))
-    except brotli.error as error:
-        raise ValueError(str(error)) from error
-
-
-_UNPACKERS: dict[str, Callable[[bytes], bytes]] = {
-    "identity": bytes,
-    "gzip": gzip.decompress,
-    "deflate": _inflate,
-    "zstd": _unzstd,
-    "br": _unbrotli,
-}
 
 
 # The pipe

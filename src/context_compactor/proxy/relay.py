@@ -21,6 +21,7 @@ from yarl import URL
 from context_compactor.errors import BadSetting
 from context_compactor.json_values import json_bytes
 from context_compactor.proxy.clients import (
+    COMPACT_PATH,
     KEPT_HEADERS,
     MODE_HEADER,
     OWN_HEADERS,
@@ -30,10 +31,11 @@ from context_compactor.proxy.clients import (
     may_ask_for_compaction,
     scope_of,
 )
+from context_compactor.proxy.encodings import unpacked
 from context_compactor.proxy.journal import ExchangeFile, ExchangeReply, ExchangeRequest, Journal
 from context_compactor.proxy.recorder import OWN_ITEM
 from context_compactor.proxy.recorder_client import RecorderClient
-from context_compactor.proxy.wire import OwnCall, WireProtocol, find_protocol
+from context_compactor.proxy.wire import RESPONSES, OwnCall, WireProtocol, find_protocol
 from context_compactor.sessions.core import wall_clock
 from context_compactor.sessions.tools import TOOLS
 from context_compactor.settings import ProxyMode
@@ -119,6 +121,8 @@ class Relay:
         headers = {name.lower(): value for name, value in request.headers.items()}
         mode = headers.get(MODE_HEADER, self._config.mode)
         protocol = find_protocol(request.method, request.path)
+        if request.method == "POST" and request.path.endswith(COMPACT_PATH) and identify(headers).client == "codex":
+            protocol = RESPONSES
         upstream = self._upstream(protocol, headers)
         if protocol is None or mode == "off":
             return await self._pass_on(request, upstream)
@@ -158,7 +162,7 @@ class Relay:
         mode: str,
     ) -> ExchangeFile:
         credential, account = credential_of(headers)
-        may_compact = may_ask_for_compaction(headers, body)
+        may_compact = request.path.endswith(COMPACT_PATH) or may_ask_for_compaction(headers, body)
         noted = ExchangeRequest(
             id=token_hex(12),
             at=timestamp(wall_clock()),
@@ -249,13 +253,14 @@ class _Exchange:
         self.mode = mode
         self.exchange = exchange
         self.sender: Sender = identify(headers)
+        self.may_ask = request.path.endswith(COMPACT_PATH) or may_ask_for_compaction(headers, body)
         self.kind = ""
         self.is_complete = False
 
     async def answer(self) -> web.StreamResponse:
         """Answer it, and give it over to be recorded whatever comes of it."""
         try:
-            if self.mode == "on" and may_ask_for_compaction(self.headers, self.body):
+            if self.mode == "on" and self.may_ask:
                 answered = await self._compacted()
                 if answered is not None:
                     return answered
@@ -325,13 +330,13 @@ class _Exchange:
         content = await answer.content.read(_MOST_ERROR_BYTES)
         while not answer.content.at_eof() and len(content) < _MOST_ERROR_BYTES:
             content += await answer.content.read(_MOST_ERROR_BYTES - len(content))
-        if answer.headers.get("Content-Encoding", "identity") == "identity":
-            text = content.decode("utf-8", "replace")
-            if is_overflow(text):
-                given = await self.relay.ask("overflow", self.exchange, error=text[:4_000])
-                if given.get("body"):
-                    self.kind = "retry"
-                    return await self._send_other(given["body"], bool(given.get("own")))
+        plain = unpacked(content, answer.headers.get("Content-Encoding", "")) or b""
+        text = plain.decode("utf-8", "replace")
+        if is_overflow(text):
+            given = await self.relay.ask("overflow", self.exchange, error=text[:4_000])
+            if given.get("body"):
+                self.kind = "retry"
+                return await self._send_other(given["body"], bool(given.get("own")))
         return await self.stream_back(answer, content)
 
     # With another body than the client's
@@ -383,6 +388,8 @@ class _OwnToolLoop:
                     self.is_stream = "event-stream" in answer.headers.get("Content-Type", "")
                     merger = outer.protocol.merger(OWN_TOOLS, is_stream=self.is_stream)
                     await self._begin(answer)
+                elif answer.status != 200:
+                    return await self._broken_off(answer)
                 async for chunk in answer.content.iter_any():
                     await self._write(merger.feed(chunk))
             turn = merger.end_of_response()
@@ -399,6 +406,13 @@ class _OwnToolLoop:
         if self.hidden:
             await self._keep(merger.client_messages(), [*self.hidden, *merger.full_messages[-1]], [])
         return await self._finish(merger.finish())
+
+    async def _broken_off(self, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+        """A later answer is an error: the client gets it where it has got nothing yet, and else no end of its own."""
+        if self.response is None or not self.response.prepared:
+            return await self.outer.stream_back(answer)
+        break_off(self.outer.request)
+        return self.response
 
     async def _begin(self, answer: aiohttp.ClientResponse) -> None:
         content_type = answer.headers.get("Content-Type", "")
@@ -440,9 +454,12 @@ class _OwnToolLoop:
     async def _keep(
         self, seen: list[dict[str, Any]], messages: list[dict[str, Any]], results: list[tuple[OwnCall, str]]
     ) -> None:
-        await self.outer.relay.ask(
+        """Have it kept what the client does not see. Without that its next request would lack it, so it gets no end."""
+        kept = await self.outer.relay.ask(
             "keep", self.outer.exchange, seen=seen, messages=messages, results=to_builtins(results)
         )
+        if "error" in kept:
+            raise aiohttp.ClientConnectionError("what the model has looked up could not be kept")
 
 
 @lru_cache(maxsize=256)

@@ -20,6 +20,7 @@ from context_compactor.proxy.wire.sse import SseEvent, SseParser
 
 __all__ = [
     "PROTOCOLS",
+    "RESPONSES",
     "AnthropicWire",
     "Body",
     "ChatWire",
@@ -37,7 +38,8 @@ __all__ = [
     "find_protocol",
 ]
 
-PROTOCOLS: tuple[WireProtocol, ...] = (AnthropicWire(), ChatWire(), ResponsesWire())
+RESPONSES = ResponsesWire()
+PROTOCOLS: tuple[WireProtocol, ...] = (AnthropicWire(), ChatWire(), RESPONSES)
 
 
 def find_protocol(method: str, path: str) -> WireProtocol | None:

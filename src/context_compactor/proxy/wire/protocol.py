@@ -47,7 +47,8 @@ class WireReply(Struct, frozen=True):
     """What a provider answered: one assistant message, or the output items of a response. `usage` is as it wrote it.
 
     A reply is complete when the provider has ended it, also at a limit of tokens. `error` is the text of an error's
-    body or event, `stop` the stop reason, finish reason or status.
+    body or event, `stop` the stop reason, finish reason or status. `id` is that of a response, from which others can
+    go on.
     """
 
     messages: list[Body]
@@ -56,6 +57,7 @@ class WireReply(Struct, frozen=True):
     model: str
     error: str = ""
     stop: str = ""
+    id: str = ""
 
 
 class OwnCall(Struct, frozen=True):

@@ -119,6 +119,14 @@ class ResponsesWire:
         ]
         return EVENT_STREAM, _stream(answer, events)
 
+    def write_window_reply(
+        self, request: WireRequest, items: Sequence[Body], input_tokens: int, reply_id: str, *, created: int = 0
+    ) -> tuple[str, bytes]:
+        """The answer to `/responses/compact`: the whole new window."""
+        tokens = input_tokens, output_count(json_text(items))
+        answer = _answer(request, list(items), tokens, reply_id, created)
+        return JSON_CONTENT, json_text({**answer, "object": "response.compaction"}).encode()
+
     def write_item_reply(
         self, request: WireRequest, item: Body, input_tokens: int, reply_id: str, *, created: int = 0
     ) -> tuple[str, bytes]:
@@ -212,6 +220,7 @@ def _whole_reply(content: bytes) -> WireReply:
         text_of(body.get("model")),
         error_text(body) if body.get("error") else "",
         status,
+        text_of(body.get("id")),
     )
 
 
@@ -252,8 +261,9 @@ class ResponsesAssembly:
         items = given if len(given) > len(items) else [*items, *self._broken_off()]
         usage, status = self._response.get("usage"), text_of(self._response.get("status"))
         is_ended = self._has_ended and (status or "completed") in _ENDED and not self._error
-        model = text_of(self._response.get("model"))
-        return WireReply(items, usage if isinstance(usage, dict) else None, is_ended, model, self._error, status)
+        model, name = text_of(self._response.get("model")), text_of(self._response.get("id"))
+        used = usage if isinstance(usage, dict) else None
+        return WireReply(items, used, is_ended, model, self._error, status, name)
 
     def _broken_off(self) -> Iterator[Body]:
         for key, item in self._begun.items():
