@@ -484,6 +484,12 @@ def passed_headers(request: web.Request) -> CIMultiDict[str]:
     return kept
 
 
+class UpstreamResponse(web.StreamResponse):
+    """A response with the provider's headers; `given` are their names."""
+
+    given: frozenset[str] = frozenset()
+
+
 def begin_response(
     request: web.Request, answer: aiohttp.ClientResponse, *, has_other_length: bool = False
 ) -> web.StreamResponse:
@@ -496,8 +502,8 @@ def begin_response(
             length = value
         elif name.lower() not in _NOT_PASSED_ON:
             headers.add(name, value)
-    response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=headers)
-    response["from upstream"] = frozenset(name.lower() for name in headers)
+    response = UpstreamResponse(status=answer.status, reason=answer.reason, headers=headers)
+    response.given = frozenset(name.lower() for name in headers)
     if has_other_length:
         return response
     if length is not None:
@@ -509,9 +515,9 @@ def begin_response(
 
 async def without_added_headers(_: web.Request, response: web.StreamResponse) -> None:
     """Take out what the framework adds to a provider's headers."""
-    known = response.get("from upstream")
-    for name in ("Server", "Date", "Content-Type") if known is not None else ("Server",):
-        if known is None or name.lower() not in known:
+    given = response.given if isinstance(response, UpstreamResponse) else frozenset({"date", "content-type"})
+    for name in ("Server", "Date", "Content-Type"):
+        if name.lower() not in given:
             response.headers.popall(name, None)
 
 

@@ -70,13 +70,18 @@ async def running_proxy(options: ProxyOptions) -> AsyncIterator[str]:
         app.router.add_route("*", "/{path:.*}", relay.respond)
         app.on_response_prepare.append(without_added_headers)
         runner = web.AppRunner(
-            app, handle_signals=False, access_log=None, handler_cancellation=True, auto_decompress=False
+            app,
+            handle_signals=False,
+            access_log=None,
+            handler_cancellation=True,
+            auto_decompress=False,
+            shutdown_timeout=_STOP_SECONDS,
         )
         async with relay.running():
             try:
                 await _start(recorder)
                 await runner.setup()
-                await web.SockSite(runner, listening, shutdown_timeout=_STOP_SECONDS).start()
+                await web.SockSite(runner, listening).start()
                 yield url_of(options.host, listening)
             finally:
                 await runner.cleanup()

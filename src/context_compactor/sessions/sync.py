@@ -183,7 +183,7 @@ class HistorySync:
         messages = [copy_containers(raw) for raw in self._instructions]
         sources: list[int | None] = list(self._indexes[:leading])
         for at, raw in sent_messages(core, context):
-            number = self._number(core, context.items[at].position)
+            number = self._number(core, context.view, context.items[at].position)
             if leading and 0 < number <= place.leading:
                 continue  # instructions that were appended before: those that are given take their place
             found = self._find_given(place, number, raw) if number else None
@@ -199,9 +199,8 @@ class HistorySync:
         same = self._given.raws[at] == raw or _digest(place.core, self._given.raws[at]) == _digest(place.core, raw)
         return at if same else None
 
-    def _number(self, core: Core, position: int) -> int:
+    def _number(self, core: Core, view: int, position: int) -> int:
         """The number among the messages of the one at a position of the log; 0 for none."""
-        view = core.current_context().view
         if self._other_entries[:2] != (core.id, view):
             entries = core.store.entries(core.id, kinds=VIEW_KINDS)
             self._other_entries = core.id, view, [entry.position for entry in entries]
