@@ -19,7 +19,8 @@ SESSION = "5f0c1a52-7d0e-4c39-9a41-2b6f8e3d9c10"
 CLAUDE = {"user-agent": "claude-cli/2.1.327 (external, cli)", "x-claude-code-session-id": SESSION, "x-api-key": "key-1"}
 SUMMARY = (
     "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\nYour task is to create a detailed summary of the "
-    "conversation so far.\n\nAn <analysis> block followed by a <summary> block.{focus}\n\nREMINDER: Do NOT call any tools."
+    "conversation so far.\n\nAn <analysis> block followed by a <summary> block.{focus}\n\n"
+    "REMINDER: Do NOT call any tools."
 )
 CODEX = {"originator": "codex_exec", "session-id": SESSION, "thread-id": SESSION, "authorization": "Bearer key-1"}
 

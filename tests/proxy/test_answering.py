@@ -57,7 +57,7 @@ class Rig:
 
     def settle(self, exchanges: int) -> None:
         """Wait until so many exchanges are recorded."""
-        wait_for(lambda: len(self.place.rows()) >= exchanges, lambda: self.place.journal())
+        wait_for(lambda: len(self.place.rows()) >= exchanges, self.place.journal)
 
 
 @pytest.fixture

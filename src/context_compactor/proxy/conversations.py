@@ -45,10 +45,11 @@ _MOST_OUTPUT = 10**9
 _MOST_KEPT = 200
 
 END, START, BASE, REPLACE, OFFER, ITEM, ACCEPTED = "end", "start", "base", "replace", "offer", "item", "accepted"
-RESPONSE = "response"
+RESPONSE, LEAST = "response", "least"
 """Kinds of links: the end of a history by which its conversation is found, a first request that nobody has answered
 yet, how many messages a compacted history stands for, a reply with what the client does not see of it, a record that
-was offered, a compaction item of ours, a key that the provider has accepted, and a response that others go on from."""
+was offered, a compaction item of ours, a key that the provider has accepted, a response that others go on from,
+and the size of the shortest request for which another one was sent."""
 
 
 class Base(Struct, frozen=True):

@@ -38,6 +38,7 @@ from context_compactor.proxy.conversations import (
     ACCEPTED,
     END,
     ITEM,
+    LEAST,
     OFFER,
     REPLACE,
     RESPONSE,
@@ -83,7 +84,8 @@ _PROTOCOLS: dict[str, WireProtocol] = {protocol.dialect: protocol for protocol i
 _FRAME = struct.Struct(">I")
 _NICENESS = 5
 _RETRY_SECONDS = 2.0
-_MARKS_ALLOWED = 4
+# A request that was refused as too long holds more than its window does, by our count at least by so much.
+_REFUSED_SHARE = 0.9
 # What a request may become when it is unpacked.
 _MOST_BYTES = 256 << 20
 
@@ -128,6 +130,7 @@ class Recorder:
         self.verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "answer": self.answer,
             "fit": self.fit,
+            "least": self.least,
             "overflow": self.overflow,
             "run": self.run,
             "keep": self.keep,
@@ -218,10 +221,14 @@ class Recorder:
             conversation.has_open_offer = False
         if not history.is_known:
             self.conversations.sync(conversation, history.messages, found.request)
+        self._note_place(found, conversation, given)
+        return history
+
+    def _note_place(self, found: ReadRequest, conversation: ProxiedConversation, given: list[GivenMessage]) -> None:
+        """Note by what a conversation is found again whose client does not name it."""
         if given and not found.sender.conversation:
             is_answered = any(conversation.is_reply(each.raw) for each in given)
             self.conversations.put(conversation, END if is_answered else START, list(chain(given))[-1])
-        return history
 
     def _take_open(self, until: Path, scope: str) -> None:
         """Take in the requests that are still being answered: a client may go on before we have seen the end of a
@@ -403,16 +410,33 @@ class Recorder:
         given = conversation.given(request.messages)
         history = conversation.translate(found.protocol, given)
         synced = self.conversations.sync(conversation, history.messages, request)
-        if given and not found.sender.conversation:
-            is_answered = any(conversation.is_reply(each.raw) for each in given)
-            self.conversations.put(conversation, END if is_answered else START, list(chain(given))[-1])
+        self._note_place(found, conversation, given)
         messages = encoded(history.messages, synced, request)
         is_compacted = conversation.session.core.context_reader.log_state().last is not None
         if messages is None and not is_compacted:
             return {"body": None, "own": False}
         tools = [] if declares_recall(request.tools) else conversation.session.tools()
         body = found.protocol.rebuild(found.body, request.raws if messages is None else messages, tools)
-        return {"body": body, "own": bool(tools)}
+        return {"body": body, "own": bool(tools), "least": self._note_least(found)}
+
+    def least(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """The size of the shortest request for which another one was sent, of this account and model; 0 for none.
+
+        Its conversation needs that for good, also where its window turns out to be larger than it was thought to be.
+        """
+        return {"least": self._least(self._asked(asked))}
+
+    def _least(self, found: ReadRequest) -> int:
+        known = self.links.find_links(found.scope, [found.request.model.encode()], (LEAST,))
+        return int(known[0].body) if known else 0
+
+    def _note_least(self, found: ReadRequest) -> int:
+        known, size = self._least(found), len(found.exchange.body)
+        if known and known <= size:
+            return known
+        now, model = timestamp(wall_clock()), found.request.model.encode()
+        self.links.put_links([ProxiedLink(found.scope, model, LEAST, "", str(size).encode(), now)])
+        return size
 
     def overflow(self, asked: dict[str, Any]) -> dict[str, Any]:
         """A smaller body for a request that the provider has called too long; None when there is none."""
@@ -423,10 +447,11 @@ class Recorder:
         history = conversation.translate(found.protocol, conversation.given(found.request.messages))
         self.conversations.sync(conversation, history.messages, found.request)
         core = conversation.session.core
-        limit = limit_in(str(asked.get("error", "")))
-        if limit and limit < core.budget(core.counter(core.dialect())).window.tokens:
+        tokens = views.usage(core).tokens
+        limit = limit_in(str(asked.get("error", ""))) or int(tokens * _REFUSED_SHARE)
+        if limit < core.budget(core.counter(core.dialect())).window.tokens:
             core.save_profile(structs.replace(core.profile, window=limit))
-        report = conversation.session.compact(level="emergency")
+        report = conversation.session.compact(level="emergency", target_tokens=max(min(limit, tokens) // 3, 1))
         return self._fitted(found, conversation) if report.changed else {"body": None, "own": False}
 
     def run(self, asked: dict[str, Any]) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import ipaddress
 import logging
 import re
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
-from functools import lru_cache
+from contextlib import asynccontextmanager
+from functools import lru_cache, partial
 from secrets import token_hex
 from typing import Any
 from urllib.parse import urlsplit
@@ -56,6 +58,9 @@ _ANSWER_SECONDS = 30.0
 # A model that only ever calls our tools does not get on.
 _MOST_ROUNDS = 8
 _MOST_ERROR_BYTES = 1 << 20
+LONGEST_HEADER = 1 << 18
+"""Bytes of one header, or of the first line, that are passed on: some agents describe a whole workspace in one."""
+_LARGE_BODY = 1 << 20
 _MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]{1,200})"')
 # A token is at least a byte: a body of fewer bytes than this share of the window cannot be near its end.
 _GATE_SHARE = 0.7
@@ -79,11 +84,22 @@ def check_upstream(url: str) -> str:
         raise BadSetting(f"--upstream: {url!r:.100} is not an address. Try: https://api.anthropic.com.")
     if parts.username or parts.password:
         raise BadSetting("--upstream: leave the user out of the address; keys are passed on as the client sends them.")
-    with suppress(ValueError):
-        address = ipaddress.ip_address(parts.hostname)
-        if address.is_link_local or address.is_multicast or address.is_unspecified:
-            raise BadSetting(f"--upstream: {parts.hostname} is no provider's address. Try: the provider's own.")
+    address = _ip_address(parts.hostname)
+    if address and (address.is_link_local or address.is_multicast or address.is_unspecified):
+        raise BadSetting(f"--upstream: {parts.hostname} is no provider's address. Try: the provider's own.")
     return url.rstrip("/")
+
+
+def _ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address that a host is, in any of the forms that a resolver takes, such as one number; None for a name."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        try:
+            return ipaddress.IPv4Address(socket.inet_aton(host))
+        except OSError:
+            return None
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 class Relay:
@@ -95,6 +111,7 @@ class Relay:
         self._recorder = recorder
         self._client: aiohttp.ClientSession | None = None
         self._journal_problem = ""
+        self._least: dict[tuple[str, str], int] = {}
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -108,6 +125,8 @@ class Relay:
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
             read_bufsize=1 << 16,
+            max_line_size=LONGEST_HEADER,
+            max_field_size=LONGEST_HEADER,
         ) as self._client:
             yield
 
@@ -129,15 +148,19 @@ class Relay:
         length = request.content_length
         if length is not None and length > self._config.max_body_bytes:
             return await self._pass_on(request, upstream)
-        body = await request.read()
-        exchange = self._begin(request, headers, body, protocol, upstream, mode)
-        return await _Exchange(self, request, headers, body, protocol, upstream, mode, exchange).answer()
+        body, is_whole = await _read_up_to(request, self._config.max_body_bytes)
+        if not is_whole:
+            return await self._pass_on(request, upstream, body)
+        credential, account = credential_of(headers)
+        scope = scope_of(protocol.dialect, upstream, account)
+        exchange = self._begin(request, headers, body, protocol, upstream, mode, scope, credential)
+        return await _Exchange(self, request, headers, body, protocol, upstream, mode, scope, exchange).answer()
 
     def _refusal(self, request: web.Request) -> web.Response | None:
         if not request.raw_path.startswith("/") or request.method == "CONNECT":
             return _error(400, "this proxy is called by its own address, as the base URL of an API")
         host = (request.host or "").rpartition(":")[0] if not request.host.endswith("]") else request.host
-        if self._config.loopback_only and (host or request.host) not in ("127.0.0.1", "localhost", "[::1]"):
+        if self._config.loopback_only and (host or request.host).lower() not in ("127.0.0.1", "localhost", "[::1]"):
             return _error(403, f"the proxy is called as {request.host!r:.80}, and only listens to this machine")
         if "websocket" in request.headers.get("Upgrade", "").lower():
             return _error(426, "this proxy takes no WebSocket; send the request over HTTP")
@@ -160,8 +183,9 @@ class Relay:
         protocol: WireProtocol,
         upstream: str,
         mode: str,
+        scope: str,
+        credential: str,
     ) -> ExchangeFile:
-        credential, account = credential_of(headers)
         may_compact = request.path.endswith(COMPACT_PATH) or may_ask_for_compaction(headers, body)
         noted = ExchangeRequest(
             id=token_hex(12),
@@ -169,7 +193,7 @@ class Relay:
             protocol=protocol.dialect,
             path=request.path,
             upstream=upstream,
-            scope=scope_of(protocol.dialect, upstream, account),
+            scope=scope,
             credential=credential,
             headers={name: headers[name] for name in KEPT_HEADERS if name in headers},
             mode=mode,
@@ -189,12 +213,14 @@ class Relay:
 
     # Byte for byte
 
-    async def _pass_on(self, request: web.Request, upstream: str) -> web.StreamResponse:
-        """Pass a request on while it comes in."""
+    async def _pass_on(self, request: web.Request, upstream: str, start: bytes = b"") -> web.StreamResponse:
+        """Pass a request on while it comes in; `start` is what was read of it already."""
         headers = passed_headers(request)
         if request.content_length is not None and request.body_exists:
             headers["Content-Length"] = str(request.content_length)
-        content = request.content if request.body_exists else None
+        content: Any = request.content if request.body_exists else None
+        if start:
+            content = _joined(start, request.content)
         try:
             async with self.send(request, upstream, headers, content) as answer:
                 response = begin_response(request, answer)
@@ -208,11 +234,24 @@ class Relay:
         """A request to the provider, under the path that the client has asked for."""
         assert self._client is not None
         url = URL(upstream + request.raw_path, encoded=True)
+        if isinstance(content, bytes) and len(content) >= _LARGE_BODY:
+            content = io.BytesIO(content)  # is sent piece by piece, so that others get their turn
         return self._client.request(request.method, url, headers=headers, data=content, allow_redirects=False)
 
-    def is_near_window(self, body: bytes) -> bool:
-        """Whether a request may fill its window so far that something has to be done."""
-        return len(body) >= _GATE_SHARE * (self._config.window or _window(body))
+    async def may_be_full(self, exchange: ExchangeFile, scope: str, body: bytes) -> bool:
+        """Whether a request may fill its window so far that something has to be done, or already was."""
+        model = _model(body)
+        if len(body) >= _GATE_SHARE * (self._config.window or _window_of(model)):
+            return True
+        if (scope, model) not in self._least:
+            self.note_least(scope, model, await self.ask("least", exchange))
+        least = self._least.get((scope, model), 0)
+        return 0 < least <= len(body)
+
+    def note_least(self, scope: str, model: str, answer: Mapping[str, Any]) -> None:
+        """Remember from which size on the requests of an account and a model are looked at."""
+        if "least" in answer:
+            self._least[scope, model] = answer["least"]
 
     async def ask(self, verb: str, exchange: ExchangeFile, **more: Any) -> dict[str, Any]:
         """What the recorder says about an exchange; nothing when it cannot."""
@@ -242,6 +281,7 @@ class _Exchange:
         protocol: WireProtocol,
         upstream: str,
         mode: str,
+        scope: str,
         exchange: ExchangeFile,
     ) -> None:
         self.relay = relay
@@ -251,6 +291,7 @@ class _Exchange:
         self.protocol = protocol
         self.upstream = upstream
         self.mode = mode
+        self.scope = scope
         self.exchange = exchange
         self.sender: Sender = identify(headers)
         self.may_ask = request.path.endswith(COMPACT_PATH) or may_ask_for_compaction(headers, body)
@@ -295,9 +336,12 @@ class _Exchange:
         """The body to send in the place of the client's, and whether our tools are in it."""
         has_own_items = self.protocol.dialect == "openai-responses" and OWN_ITEM.encode() in self.body
         may_be_full = self.mode == "on" and not self.sender.compacts and b'"tools"' in self.body
-        if not has_own_items and not (may_be_full and self.relay.is_near_window(self.body)):
+        if not has_own_items and not (
+            may_be_full and await self.relay.may_be_full(self.exchange, self.scope, self.body)
+        ):
             return None, False
         given = await self.relay.ask("fit", self.exchange)
+        self.relay.note_least(self.scope, _model(self.body), given)
         return given.get("body"), bool(given.get("own"))
 
     @property
@@ -334,6 +378,7 @@ class _Exchange:
         text = plain.decode("utf-8", "replace")
         if is_overflow(text):
             given = await self.relay.ask("overflow", self.exchange, error=text[:4_000])
+            self.relay.note_least(self.scope, _model(self.body), given)
             if given.get("body"):
                 self.kind = "retry"
                 return await self._send_other(given["body"], bool(given.get("own")))
@@ -467,20 +512,21 @@ def _window_of(model: str) -> int:
     return window_for(model).tokens
 
 
-def _window(body: bytes) -> int:
-    """The window of the model that a body names; of the smallest kind where that cannot be seen."""
+def _model(body: bytes) -> str:
+    """The model that a body names, at a first look."""
     found = _MODEL.search(body)
-    return _window_of(found[1].decode("utf-8", "replace") if found else "")
+    return found[1].decode("utf-8", "replace") if found else ""
 
 
 def passed_headers(request: web.Request) -> CIMultiDict[str]:
     """The headers of a request as they are passed on: those of the client, in its spelling and order."""
     named = {each.strip().lower() for each in request.headers.get("Connection", "").split(",")}
     kept: CIMultiDict[str] = CIMultiDict()
+    spelled: dict[str, str] = {}  # of one name in several spellings, aiohttp would send only the last
     for raw_name, raw_value in request.raw_headers:
         name = raw_name.decode("latin-1")
         if name.lower() not in _NOT_PASSED_ON and name.lower() not in OWN_HEADERS and name.lower() not in named:
-            kept.add(name, raw_value.decode("utf-8", "surrogateescape"))
+            kept.add(spelled.setdefault(name.lower(), name), raw_value.decode("utf-8", "surrogateescape"))
     return kept
 
 
@@ -542,7 +588,11 @@ async def copy_body(
 
     What breaks off in the middle breaks off for the client too: an end would make half an answer look whole.
     """
+    lost = answer.connection.protocol.closed if answer.connection and answer.connection.protocol else None
+    end = partial(_end_broken, answer.content)
     try:
+        if lost is not None:
+            lost.add_done_callback(end)
         if start:
             note(start)
             await response.write(start)
@@ -553,7 +603,33 @@ async def copy_body(
     except (aiohttp.ClientError, ConnectionError):
         break_off(request)
         return False
+    finally:
+        if lost is not None:
+            lost.remove_done_callback(end)
     return True
+
+
+def _end_broken(content: aiohttp.StreamReader, _: object) -> None:
+    """End a body whose connection is lost. aiohttp does not when the framing was broken, and would wait for ever."""
+    if not content.is_eof() and content.exception() is None:
+        content.set_exception(aiohttp.ClientPayloadError("the connection was closed in the middle of the answer"))
+
+
+async def _read_up_to(request: web.Request, limit: int) -> tuple[bytes, bool]:
+    """The body of a request, and whether that is all of it: more than about `limit` bytes are not read."""
+    pieces, size = [], 0
+    async for piece in request.content.iter_any():
+        pieces.append(piece)
+        size += len(piece)
+        if size > limit:
+            return b"".join(pieces), False
+    return b"".join(pieces), True
+
+
+async def _joined(start: bytes, rest: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    yield start
+    async for piece in rest.iter_any():
+        yield piece
 
 
 def break_off(request: web.Request) -> None:
