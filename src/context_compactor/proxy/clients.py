@@ -57,6 +57,7 @@ _CHECKPOINT = "You are performing a CONTEXT CHECKPOINT COMPACTION"
 _FOCUS = re.compile(r"\nAdditional Instructions:\n(.*?)(?:\n\nREMINDER: Do NOT call any tools|\Z)", re.DOTALL)
 # How a history begins that a client has compacted by itself.
 _COMPACTED = ("This session is being continued from a previous conversation", "Another language model started to solve")
+_COUNTDOWN = re.compile(r"\n{0,2}<system-reminder>\s*<total_tokens>[^<]{0,60}</total_tokens>\s*</system-reminder>\s*\Z")
 _LONGEST_NAME = 80
 _SAFE_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -187,6 +188,27 @@ def without_request(
         history.append({**last, "content": blocks})
     found = _FOCUS.search(text)
     return history, found[1].strip() if found else "", "manual" if found else "threshold"
+
+
+def without_countdown(message: dict[str, Any]) -> dict[str, Any]:
+    """A message without the note on the tokens that are left, which Claude Code adds to each result on the wire.
+
+    It is no part of what the tool has answered, and is in no other log of the conversation.
+    """
+    blocks = blocks_in(message)
+    if not any(block.get("type") == "tool_result" for block in blocks):
+        return message
+    return {**message, "content": [_without_countdown(block) for block in blocks]}
+
+
+def _without_countdown(block: dict[str, Any]) -> dict[str, Any]:
+    content = block.get("content") if block.get("type") == "tool_result" else block.get("text")
+    if isinstance(content, str):
+        name = "content" if block.get("type") == "tool_result" else "text"
+        return {**block, name: _COUNTDOWN.sub("", content)} if "<total_tokens>" in content[-200:] else block
+    if isinstance(content, list) and content and isinstance(content[-1], dict):
+        return {**block, "content": [*content[:-1], _without_countdown(content[-1])]}
+    return block
 
 
 def is_client_summary(message: Mapping[str, Any]) -> bool:
