@@ -118,9 +118,10 @@ def test_the_dependencies_are_those_that_were_chosen():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     frameworks = {"langchain", "openai-agents", "pydantic-ai", "adk", "litellm", "agno", "claude-agent-sdk"}
-    others = {"server", "postgres", "openai", "anthropic", "tui", "mcp", "dev", "all", "frameworks", "litellm-proxy"}
+    others = {"server", "postgres", "openai", "anthropic", "tui", "mcp", "proxy", "dev", "all", "frameworks"}
+    others |= {"litellm-proxy"}
     assert set(extras) == frameworks | others
-    for heavy in ("openai", "anthropic", "litellm", "litestar", "textual", "mcp", "psycopg"):
+    for heavy in ("aiohttp", "openai", "anthropic", "litellm", "litestar", "textual", "mcp", "psycopg"):
         assert not any(name.startswith(heavy) for name in project["dependencies"])
 
 
