@@ -73,13 +73,17 @@ class Talking:
         assert reply.is_complete, content
         self.replies.append(reply)
         self.turns += 1
+        self.take(reply)
+        return reply
+
+    def take(self, reply: WireReply) -> None:
+        """Take a reply and the results of its calls into the history, or else something that the user says."""
         self.messages = [*self.messages, *reply.messages]
         results = [self._result(call) for call in calls_in(reply.messages)]
         if self.dialect == "anthropic" and results:
             self.messages.append({"role": "user", "content": results})
         else:
             self.messages += results or [{"role": "user", "content": f"go on with part {self.turns}"}]
-        return reply
 
     def _result(self, call_id: str) -> Raw:
         text = f"line {self.turns} of the output about the parser\n" * self.output
