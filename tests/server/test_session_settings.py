@@ -52,6 +52,8 @@ OWN: dict[str, Any] = {
     "archive_dir": "elsewhere",
     "compact_prompt_file": "/etc/passwd",
     "retention_days": 1,
+    "proxy_mode": "off",
+    "proxy_holdout": 0.5,
     "summarizer": "openai/gpt-5",
     "summarizer_window": 1_000_000,
     "summarizer_input_tokens": 1_000_000,

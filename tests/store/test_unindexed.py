@@ -173,7 +173,14 @@ def test_contents_that_were_made_ready_are_kept_and_appended_as_they_are(store: 
 
 # Stores that were made before
 
-_NEW_TABLES = ("unindexed", "deleted_sessions", "unneeded_contents", "lineage")
+_NEW_TABLES = (
+    "unindexed",
+    "deleted_sessions",
+    "unneeded_contents",
+    "lineage",
+    "proxied_requests",
+    "proxied_links",
+)
 """Those of later versions."""
 
 

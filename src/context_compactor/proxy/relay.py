@@ -588,11 +588,14 @@ async def copy_body(
 
     What breaks off in the middle breaks off for the client too: an end would make half an answer look whole.
     """
-    lost = answer.connection.protocol.closed if answer.connection and answer.connection.protocol else None
+    protocol = answer.connection.protocol if answer.connection is not None else None
+    lost = protocol.closed if protocol is not None else None
     end = partial(_end_broken, answer.content)
     try:
         if lost is not None:
             lost.add_done_callback(end)
+        elif protocol is not None:
+            end(None)  # it is lost already
         if start:
             note(start)
             await response.write(start)

@@ -34,6 +34,8 @@ SERVER_ONLY_SETTINGS = frozenset(
         "archive_dir",
         "compact_prompt_file",
         "retention_days",
+        "proxy_mode",
+        "proxy_holdout",
         # They say who writes summaries, what is sent there, and what is taken as its price.
         "summarizer",
         "summarizer_window",
