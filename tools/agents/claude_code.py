@@ -66,7 +66,7 @@ class ClaudeCode(Struct, frozen=True):
         }
         state.write_text(json.dumps(known, indent=2) + "\n")
         config = home.project / ".compactor" / "config.toml"
-        config.parent.mkdir()
+        config.parent.mkdir(exist_ok=True)
         config.write_text(f'agent_compaction = "{self.compaction}"\n')
 
     def review(self, home: Home) -> None:

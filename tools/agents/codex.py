@@ -20,33 +20,40 @@ from tools.agents.story import PROMPT, main_story
 _CONFIG = """\
 # Mine.
 model = "{model}"
-model_provider = "scripted"
+{provider}
 approval_policy = "never"
 sandbox_mode = "danger-full-access"
 model_auto_compact_token_limit = 50000
-
-[model_providers.scripted]
-name = "scripted"
-base_url = "{address}/v1"
-wire_api = "responses"
-request_max_retries = 0
-stream_max_retries = 0
-
+{table}
 [features]
 multi_agent_v2 = true
 
 [projects."{project}"]
 trust_level = "trusted"
 """
+_PROVIDER = """
+[model_providers.scripted]
+name = "scripted"
+base_url = "{address}/v1"
+wire_api = "responses"
+request_max_retries = 0
+stream_max_retries = 0
+"""
+_KEY = "no-key-is-needed"
 _FAILED = re.compile(r".*hook.*(?:fail|error|block).*", re.IGNORECASE)
 
 
 class Codex(Struct, frozen=True):
-    """The agent that a program is. Newer models call tools `in_scripts` only, where no hook can shorten an output."""
+    """The agent that a program is. Newer models call tools `in_scripts` only, where no hook can shorten an output.
+
+    `remote` is how it works with OpenAI itself, which compacts for it; `unset` leaves the address out of its settings.
+    """
 
     program: Path
     model: str = "gpt-5.5"
     in_scripts: bool = False
+    remote: bool = False
+    unset: bool = False
     name: str = "codex"
     hears_all: bool = False
     compaction: AgentCompaction = "beside"
@@ -77,7 +84,10 @@ class Codex(Struct, frozen=True):
         """Settings as a user has them who has worked here before."""
         config = self.settings(home)[1]
         config.parent.mkdir()
-        config.write_text(_CONFIG.format(model=self.model, address=address, project=home.project))
+        provider = f'openai_base_url = "{address}/v1"' if self.remote else 'model_provider = "scripted"'
+        table = "" if self.remote else _PROVIDER.format(address=address)
+        given = {"provider": "" if self.unset else provider, "table": "" if self.unset else table}
+        config.write_text(_CONFIG.format(model=self.model, project=home.project, **given))
 
     def review(self, home: Home) -> None:
         """Agree to the hooks, as Codex writes it down when its user does: it names each of them, and its hash."""
@@ -113,7 +123,15 @@ class Codex(Struct, frozen=True):
 
     def work(self, home: Home, address: str) -> subprocess.CompletedProcess[str]:  # noqa: ARG002
         """One prompt, to its end."""
-        return home.run([self.program, "exec", PROMPT])
+        return self.ask(home, PROMPT)
+
+    def ask(self, home: Home, prompt: str, *options: str) -> subprocess.CompletedProcess[str]:
+        """A prompt, to its end."""
+        return home.run([self.program, "exec", *options, prompt], **self.env())
+
+    def env(self) -> dict[str, str]:
+        """What it is told in the environment: OpenAI wants a key."""
+        return {"CODEX_API_KEY": _KEY} if self.remote or self.unset else {}
 
     def logs(self, home: Home) -> list[Path]:
         """What it has written down of its sessions."""

@@ -44,9 +44,13 @@ class Home(Struct, frozen=True):
             check=False,
         )
 
-    def compactor(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """`compactor` in the project."""
-        return self.run([_OURS / "compactor", *arguments])
+    def compactor(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """`compactor` in the project; `more` are environment variables."""
+        return self.run(self.ours(*arguments), **more)
+
+    def ours(self, *arguments: str) -> list[str]:
+        """A command of ours."""
+        return [str(_OURS / "compactor"), *arguments]
 
     def neutral(self, text: str) -> str:
         """A text without the places of this machine."""

@@ -6,6 +6,7 @@
 - long: Claude Code through 200 tool calls and five compactions with our record, and what the same work costs without us
 - broken: our part of Claude Code broken on purpose, so that its own compaction must take over
 - screens: Claude Code in a terminal, typed into and looked at (needs tmux)
+- proxy: Claude Code and Codex behind `compactor proxy`, also one that is killed, and started by `compactor wrap`
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ from tools.agents.long_session import cost_of, cost_table, long_session, own_ses
 from tools.agents.opencode import OpenCode
 from tools.agents.pi import Pi
 from tools.agents.promises import Promise, Seen, extension_promises, promises
+from tools.agents.proxied import proxied
 from tools.agents.screens import screens
 from tools.agents.scripted import ScriptedModel, scripted
 
 Agent = ClaudeCode | Codex | Pi | OpenCode
-PARTS = ("story", "long", "broken", "screens")
+PARTS = ("story", "long", "broken", "screens", "proxy")
 _PACKAGES = {
     "claude": "@anthropic-ai/claude-code",
     "codex": "@openai/codex",
@@ -76,6 +78,8 @@ def _checks(part: str, programs: Mapping[str, Path], *, draws: bool) -> Iterator
     claude = programs.get("claude")
     if part == "story":
         yield from ((agent.title, _story(agent)) for agent in _agents(programs))
+    elif part == "proxy":
+        yield from proxied(claude, programs.get("codex"))
     elif claude and part == "long":
         yield "Claude Code, a long session", _long(claude)
     elif claude and part == "broken":

@@ -22,7 +22,7 @@ from tools.agents.promises import Promise, answer_of, record_in, told
 from tools.agents.scripted import Request, ScriptedModel, scripted
 
 # The smallest window that Claude Code compacts for: a large one would only take longer to fill.
-_WINDOW = "100000"
+WINDOW = "100000"
 _LEAST_CALLS, _LEAST_COMPACTIONS = 200, 5
 _SHOWN = 300
 _GO_ON = "Go on."
@@ -84,7 +84,7 @@ def _work(agent: ClaudeCode, home: Home, address: str) -> list[subprocess.Comple
     """One prompt after the other, each in a new process, as if the user came back to it."""
     begins = [("--session-id", SESSION), *[("--resume", SESSION)] * (len(PROMPTS) - 1)]
     return [
-        agent.ask(home, address, prompt, *which, "--autocompact", _WINDOW)
+        agent.ask(home, address, prompt, *which, "--autocompact", WINDOW)
         for prompt, which in zip(PROMPTS, begins, strict=True)
     ]
 
@@ -113,16 +113,7 @@ def _chain(session: Session, ends: Sequence[subprocess.CompletedProcess[str]]) -
 
 
 def _first_part(home: Home, session: Session) -> Iterator[Promise]:
-    records = [record_in(request) for request in session.after]
-    first, last = (records[0], records[-1]) if records else ("", "")
-    for what, looked_for in (("rules", RULES), ("decisions", (DECISION,)), ("failures", (f"::{FAILED}",))):
-        lost = [each for each in looked_for if each.lower() not in last.lower()]
-        words = f"not there: {lost}" if lost else f"all {len(looked_for)} of them"
-        yield Promise(f"{what} of the first part stand in the last context", bool(last) and not lost, words)
-    ids = {ref: command for command, ref in _FAILURE.findall(first)}
-    still = {ref: command for command, ref in _FAILURE.findall(last) if ref in ids}
-    is_kept = bool(still) and all(ids[ref] == command for ref, command in still.items())
-    yield Promise("an id means the same in the first record and in the last", is_kept, told(still))
+    yield from kept_of_first([record_in(request) for request in session.after])
     whole = next((each.results[FIRST_FAILURE] for each in session.requests if FIRST_FAILURE in each.results), "")
     results = session.requests[-1].results
     answer = answer_of(results.get("recall", ""))
@@ -133,11 +124,29 @@ def _first_part(home: Home, session: Session) -> Iterator[Promise]:
     yield Promise("`compactor recall` prints the same", whole in recalled, f"{len(recalled):,} characters")
 
 
+def kept_of_first(records: Sequence[str]) -> Iterator[Promise]:
+    """What the last of some records still says of the first part of the work."""
+    first, last = (records[0], records[-1]) if records else ("", "")
+    for what, looked_for in (("rules", RULES), ("decisions", (DECISION,)), ("failures", (f"::{FAILED}",))):
+        lost = [each for each in looked_for if each.lower() not in last.lower()]
+        words = f"not there: {lost}" if lost else f"all {len(looked_for)} of them"
+        yield Promise(f"{what} of the first part stand in the last context", bool(last) and not lost, words)
+    ids = failures_in(first)
+    still = {ref: command for ref, command in failures_in(last).items() if ref in ids}
+    is_kept = bool(still) and all(ids[ref] == command for ref, command in still.items())
+    yield Promise("an id means the same in the first record and in the last", is_kept, told(still))
+
+
+def failures_in(record: str) -> dict[str, str]:
+    """The commands that failed by the ids of what they printed."""
+    return {ref: command for command, ref in _FAILURE.findall(record)}
+
+
 def _by_hand(agent: ClaudeCode, home: Home, address: str, model: ScriptedModel) -> Iterator[Promise]:
     """What the user types: the plan of a compaction, one, and its undoing."""
 
     def typed(prompt: str) -> str:
-        ran = agent.ask(home, address, prompt, "--resume", SESSION, "--autocompact", _WINDOW)
+        ran = agent.ask(home, address, prompt, "--resume", SESSION, "--autocompact", WINDOW)
         return f"{ran.stdout}{ran.stderr}".strip()[:_SHOWN] or "it prints nothing"
 
     asked, before = len(model.requests), model.requests[-1]
@@ -154,7 +163,11 @@ def _by_hand(agent: ClaudeCode, home: Home, address: str, model: ScriptedModel) 
     said = typed("/compact undo")
     typed(_GO_ON)
     undone = model.requests[-1]
-    missing = [label for label, text in before.results.items() if _said(undone.results.get(label, "")) != _said(text)]
+    missing = [
+        label
+        for label, text in before.results.items()
+        if plain_result(undone.results.get(label, "")) != plain_result(text)
+    ]
     words = f"{compacted.tokens:,} → {undone.tokens:,} tokens, {len(before.results) - len(missing)} of "
     is_kept = not missing and not _lanes(model, asked)
     words = f"{words}{len(before.results)} results are back{f', not {missing}' * bool(missing)}; {said}"
@@ -167,7 +180,7 @@ def _by_hand(agent: ClaudeCode, home: Home, address: str, model: ScriptedModel) 
     yield Promise("a compaction after that knows everything again", is_kept and not _lanes(model, asked), words)
 
 
-def _said(result: str) -> str:
+def plain_result(result: str) -> str:
     """A result without what the agent tells its model behind it."""
     return _REMINDER.sub("", result).strip()
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from tools.agents.scripted import Call, Doing, Request, Script, Step, Until
+from tools.agents.scripted import NUMBER, Call, Doing, Request, Script, Step, Until
 from tools.agents.story import Way
 
 RULES = (
@@ -165,7 +165,7 @@ class _Work:
     def __init__(self, way: Way, folder: Path) -> None:
         self._way, self._folder = way, folder
 
-    def read(self, label: str, name: str) -> Until:
+    def read(self, label: str, name: str) -> Doing:
         """Read a file, and again when a compaction came in between: an edit needs it."""
         call = Call(label, "Read", {"file_path": str(self._folder / name)})
         return Until(lambda request: any(key.startswith(f"{label}_") for key in request.results), Step(call, None))
@@ -195,9 +195,22 @@ class _Work:
             yield self.shell(f"{place}-passes", f"python -m pytest {tests}")
 
 
-def long_story(way: Way, folder: Path) -> Script:
+class _ShellWork(_Work):
+    """The same in a shell alone, for a model that has no other tools."""
+
+    def read(self, label: str, name: str) -> Step:
+        """Read a file."""
+        return self.shell(label, f"cat {name}")
+
+    def edit(self, label: str, name: str, change: tuple[str, str], note: str = "") -> Step:
+        """Change a file."""
+        old, new = (text.strip() for text in change)
+        return self.shell(label, f"sed -i 's/{old.replace('*', '[*]')}/{new}/' {name} && grep -n SHARE {name}", note)
+
+
+def long_story(way: Way, folder: Path, *, in_shell: bool = False) -> Script:
     """All handlers, with what the user says on the way, and a question about the very beginning at the end."""
-    work = _Work(way, folder)
+    work = (_ShellWork if in_shell else _Work)(way, folder)
     first, source = _PLACES[0], f"src/shop/handlers/{_PLACES[0]}.py"
     half_up = f"sed -i s/ROUND_HALF_EVEN/ROUND_HALF_UP/ {_MONEY_FILE} && cat {_MONEY_FILE}"
     return Script(
@@ -229,7 +242,7 @@ def long_story(way: Way, folder: Path) -> Script:
             Step("Half a cent was rounded to even: assert 2 == 3, in test_half_a_cent.", None),
         ],
         sub=[],
-        summary=f"<analysis>The conversation so far is long.</analysis><summary>{SUMMARY}</summary>",
+        summary=f"<analysis>The conversation so far is long.</analysis><summary>{SUMMARY}7. Summary {NUMBER}</summary>",
     )
 
 

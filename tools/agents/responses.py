@@ -11,6 +11,8 @@ from msgspec import Struct
 from tools.agents.scripted import Body, Call, Lane, Request, Step
 
 _SUMMARY = "CONTEXT CHECKPOINT COMPACTION"
+# With OpenAI itself a compaction is asked for by an item.
+_TRIGGER = "compaction_trigger"
 _PREFIX = "call_"
 
 
@@ -28,7 +30,8 @@ class Responses(Struct, frozen=True):
             if item["type"].endswith("call_output")
         }
         texts = [_text(item.get("content") or item.get("output") or "") for item in items]
-        return Request(_lane(texts[-1], headers), texts, results, [json.dumps(item) for item in items])
+        lane = "compact" if items[-1]["type"] == _TRIGGER else _lane(texts[-1], headers)
+        return Request(lane, texts, results, [json.dumps(item) for item in items])
 
     def events(
         self,
@@ -47,14 +50,17 @@ class Responses(Struct, frozen=True):
             "total_tokens": tokens + 60,
         }
         response = {"id": f"resp_{number}", "object": "response", "status": "in_progress", "output": []}
-        item = _item(step.says, number)
         yield {"type": "response.created", "response": response}
-        yield {"type": "response.output_item.added", "output_index": 0, "item": item}
-        if isinstance(step.says, str):
-            found = {"item_id": item["id"], "output_index": 0, "content_index": 0, "delta": step.says}
-            yield {"type": "response.output_text.delta", **found}
-        yield {"type": "response.output_item.done", "output_index": 0, "item": item}
-        done = {"status": "completed", "output": [item], "usage": usage}
+        items = []
+        for at, says in enumerate([step.note, step.says] if step.note else [step.says]):
+            item = _item(says, f"{number}_{at}")
+            yield {"type": "response.output_item.added", "output_index": at, "item": item}
+            if isinstance(says, str):
+                found = {"item_id": item["id"], "output_index": at, "content_index": 0, "delta": says}
+                yield {"type": "response.output_text.delta", **found}
+            yield {"type": "response.output_item.done", "output_index": at, "item": item}
+            items.append(item)
+        done = {"status": "completed", "output": items, "usage": usage}
         yield {"type": "response.completed", "response": response | done}
 
 
@@ -66,7 +72,7 @@ def _lane(last: str, headers: Mapping[str, str]) -> Lane:
     return "sub" if headers.get("x-openai-subagent") else "main"
 
 
-def _item(says: Call | str, number: int) -> dict[str, Any]:
+def _item(says: Call | str, number: str) -> dict[str, Any]:
     known = {"id": f"item_{number}", "status": "completed"}
     if isinstance(says, str):
         content = [{"type": "output_text", "text": says, "annotations": []}]

@@ -18,6 +18,8 @@ from context_compactor.tokens.counting import counter_for
 Lane = Literal["main", "sub", "compact", "aside"]
 """Who asks: the agent, its sub-agent, the agent that wants a summary, or one that wants a title and the like."""
 Body = Mapping[str, Any]
+NUMBER = "{number}"
+"""In a summary, the number of it: a model never writes the same twice."""
 
 
 class Call(Struct, frozen=True):
@@ -94,7 +96,7 @@ class ScriptedModel:
     def __init__(self, api: Api, script: Script) -> None:
         self._api = api
         self._steps = {"main": list(script.main), "sub": list(script.sub)}
-        self._summary = Step(script.summary, None)
+        self._summary = script.summary
         self._lock = threading.Lock()
         self._cache = _Cache()
         self.requests: list[Request] = []
@@ -115,7 +117,8 @@ class ScriptedModel:
 
     def _step(self, request: Request) -> Step:
         if request.lane == "compact":
-            return self._summary
+            lanes = [each.lane for each in self.requests]
+            return Step(self._summary.replace(NUMBER, str(lanes.count("compact"))), None)
         left = self._steps.get(request.lane)
         if not left:
             return Step("Done.", None)
