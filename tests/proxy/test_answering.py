@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from context_compactor import Session
+from context_compactor.proxy.clients import without_reminders
 from context_compactor.testing import ScriptedReply, StrictServer
 from tests.proxy.proxies import Place, proxied
 from tests.proxy.talking import (
@@ -53,7 +54,6 @@ class Rig:
         status, found, content = post(self.url, RESPONSES, codex_body(items, tools=tools), codex_headers(**more))
         assert status == 200, content
         return read("openai-responses", found, content).messages
-
 
     def settle(self, exchanges: int) -> None:
         """Wait until so many exchanges are recorded."""
@@ -253,3 +253,43 @@ def test_an_answer_is_counted_as_such_and_has_no_usage_of_a_provider(rig: Rig):
     rig.settle(3)
     rows = {row.kind: row for row in rig.place.rows()}
     assert (rows["main"].has_usage, rows["answered"].has_usage) == (True, False)
+
+
+def test_what_a_client_has_had_summarized_by_its_own_model_is_recorded_to_the_last_result(tmp_path: Path):
+    server, place, items = (
+        StrictServer([ScriptedReply("My summary.")], window=10**6),
+        Place(tmp_path),
+        codex_history(20),
+    )
+    summary = "Another language model started to solve this problem. Here is the summary: My summary."
+    goes_on = [*items[:3], {"type": "message", "role": "user", "content": [{"type": "input_text", "text": summary}]}]
+    with server.serve() as upstream, proxied(upstream, place, mode="record") as url:
+        rig = Rig(server, url, place)
+        rig.codex(items[:-2])
+        rig.codex([*items, checkpoint_request()], tools=False, compacts=True)
+        rig.codex(goes_on, window=1)
+        rig.codex([*goes_on, *codex_history(21)[-2:]], window=1)
+    said = json.dumps(place.recorded().only)
+    assert "test_19.py::test_login" in said
+    assert "test_20.py::test_login" in said
+    assert said.count("Here is the summary") == 1
+    assert [row.kind for row in place.rows()] == ["main", "compaction", "main", "main"]
+
+
+def test_what_claude_code_adds_to_a_result_is_not_taken_for_the_tools_answer():
+    count = "\n\n<system-reminder>\n<total_tokens>14972128 tokens left</total_tokens>\n</system-reminder>"
+    skills = "\n<system-reminder>\nThe following skills are available\n</system-reminder>"
+    own = "a file that ends so: <system-reminder>x</system-reminder>"
+
+    def result(content: Any) -> Any:
+        block = {"type": "tool_result", "tool_use_id": "t", "content": content}
+        (kept,) = without_reminders({"role": "user", "content": [block]})["content"]
+        return kept["content"]
+
+    assert result(f"2 passed{count}") == "2 passed"
+    assert result(f"2 passed{skills}{count}{skills}") == "2 passed"
+    assert result(own) == own
+    assert result([{"type": "text", "text": "2 passed"}, {"type": "text", "text": count}]) == [
+        {"type": "text", "text": "2 passed"}
+    ]
+    assert result([{"type": "text", "text": f"2 passed{count}"}]) == [{"type": "text", "text": "2 passed"}]

@@ -154,6 +154,11 @@ def test_codex_is_told_the_address_in_its_configuration_and_claude_in_its_enviro
     with_account = wrapped_command("codex", [])
     assert with_account.upstream == "https://chatgpt.com"
     assert list(with_account.arguments(address)) == ["-c", 'openai_base_url="http://127.0.0.1:1/backend-api/codex"']
+    provider = 'model_provider = "mine"\n[model_providers.mine]\nbase_url = "http://127.0.0.1:9/api/v1"\n'
+    (tmp_path / "config.toml").write_text(provider)
+    own = wrapped_command("codex", [])
+    assert own.upstream == "http://127.0.0.1:9"
+    assert list(own.arguments(address)) == ["-c", 'model_providers.mine.base_url="http://127.0.0.1:1/api/v1"']
     claude = wrapped_command("claude", ["-p", "hi"])
     assert claude.environment(address)["ANTHROPIC_BASE_URL"] == address
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "https://gateway.example/api")

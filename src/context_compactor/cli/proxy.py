@@ -103,7 +103,7 @@ def proxy(
         out.print(f"  OpenAI SDK:  OPENAI_BASE_URL={address}/v1", style="dim")
 
     run_proxy(options, announce)
-    out.print("stopped; everything that passed is recorded")
+    out.print("stopped")
 
 
 def _report(store: str | None, since: str, as_json: bool) -> None:

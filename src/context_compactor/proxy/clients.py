@@ -57,7 +57,7 @@ _CHECKPOINT = "You are performing a CONTEXT CHECKPOINT COMPACTION"
 _FOCUS = re.compile(r"\nAdditional Instructions:\n(.*?)(?:\n\nREMINDER: Do NOT call any tools|\Z)", re.DOTALL)
 # How a history begins that a client has compacted by itself.
 _COMPACTED = ("This session is being continued from a previous conversation", "Another language model started to solve")
-_COUNTDOWN = re.compile(r"\n{0,2}<system-reminder>\s*<total_tokens>[^<]{0,60}</total_tokens>\s*</system-reminder>\s*\Z")
+_REMINDER, _REMINDER_END = "<system-reminder>", "</system-reminder>"
 _LONGEST_NAME = 80
 _SAFE_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -190,25 +190,42 @@ def without_request(
     return history, found[1].strip() if found else "", "manual" if found else "threshold"
 
 
-def without_countdown(message: dict[str, Any]) -> dict[str, Any]:
-    """A message without the note on the tokens that are left, which Claude Code adds to each result on the wire.
+def without_reminders(message: dict[str, Any]) -> dict[str, Any]:
+    """A message without what Claude Code adds to results on the wire: the tokens that are left, files that it attaches
+    again, lists of skills.
 
-    It is no part of what the tool has answered, and is in no other log of the conversation.
+    None of it is what the tool has answered, nor in any other log of the conversation.
     """
     blocks = blocks_in(message)
     if not any(block.get("type") == "tool_result" for block in blocks):
         return message
-    return {**message, "content": [_without_countdown(block) for block in blocks]}
+    return {**message, "content": [_without_reminders(block) for block in blocks]}
 
 
-def _without_countdown(block: dict[str, Any]) -> dict[str, Any]:
-    content = block.get("content") if block.get("type") == "tool_result" else block.get("text")
+def _without_reminders(block: dict[str, Any]) -> dict[str, Any]:
+    content = block.get("content") if block.get("type") == "tool_result" else None
     if isinstance(content, str):
-        name = "content" if block.get("type") == "tool_result" else "text"
-        return {**block, name: _COUNTDOWN.sub("", content)} if "<total_tokens>" in content[-200:] else block
-    if isinstance(content, list) and content and isinstance(content[-1], dict):
-        return {**block, "content": [*content[:-1], _without_countdown(content[-1])]}
-    return block
+        return {**block, "content": _before_reminders(content)}
+    if not isinstance(content, list) or not content or not isinstance(content[-1], dict):
+        return block
+    last = content[-1]
+    text = _before_reminders(last["text"]) if isinstance(last.get("text"), str) else None
+    if text is None or text == last["text"]:
+        return block
+    return {**block, "content": [*content[:-1], *([{**last, "text": text}] if text else [])]}
+
+
+def _before_reminders(text: str) -> str:
+    """A result without the reminders at its end, where the countdown is among them; else it may be the tool's own."""
+    end = len(text)
+    is_counted = False
+    while (kept := text[:end].rstrip()).endswith(_REMINDER_END):
+        start = kept.rfind(_REMINDER)
+        if start < 0:
+            break
+        is_counted |= "<total_tokens>" in kept[start : start + _LONGEST_NAME]
+        end = start
+    return text[:end].rstrip("\n") if is_counted else text
 
 
 def is_client_summary(message: Mapping[str, Any]) -> bool:

@@ -25,7 +25,7 @@ from context_compactor.dialects.record import OPENING, record_span
 from context_compactor.errors import BadMessage, UnknownSession
 from context_compactor.json_values import json_bytes, json_text
 from context_compactor.protocols import ServiceStore, Store
-from context_compactor.proxy.clients import Sender, is_client_summary, without_countdown
+from context_compactor.proxy.clients import Sender, is_client_summary, without_reminders
 from context_compactor.proxy.wire.protocol import OwnCall, WireProtocol, WireRequest
 from context_compactor.sessions.core import wall_clock
 from context_compactor.sessions.lineage import message_digest, next_link
@@ -412,7 +412,7 @@ def _given(dialect: Dialect, messages: Sequence[Raw]) -> list[GivenMessage]:
     """The messages of a request behind the instructions that it begins with; `BadMessage` with its index for others."""
     found = []
     for at in range(count_leading(messages), len(messages)):
-        raw = without_countdown(messages[at])
+        raw = without_reminders(messages[at])
         try:
             found.append(GivenMessage(raw, said_digest(dialect.parse([raw])[0]), at))
         except BadMessage as error:

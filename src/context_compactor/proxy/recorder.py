@@ -164,7 +164,7 @@ class Recorder:
                 self.record(exchange)
         except StoreError:
             raise
-        except (CompactorError, ValueError, OSError, msgspec.MsgspecError) as error:
+        except Exception as error:  # noqa: BLE001  one that cannot be recorded must not keep others waiting
             _log.warning("an exchange could not be recorded, and is kept as %s: %s", path.with_suffix(".failed"), error)
             with suppress(OSError):
                 path.rename(path.with_suffix(".failed"))
@@ -187,6 +187,8 @@ class Recorder:
         reply = self._reply(found) if exchange.is_complete and 200 <= status < 300 and not is_answered else None
         if exchange.kind in ("compaction", "answered"):
             name = self.conversations.main_name(found.sender, found.scope)
+            if name and exchange.kind == "compaction" and 200 <= status < 300:
+                self._record_compacted(found)
         elif 200 <= status < 300:
             name = self._record_messages(found, reply)
         else:
@@ -210,6 +212,23 @@ class Recorder:
         for name in filter(None, (reply.id, previous if previous.startswith("conv") else "")):
             self.conversations.put(conversation, RESPONSE, name.encode(), number)
         return conversation.name
+
+    def _record_compacted(self, found: ReadRequest) -> None:
+        """Take in what a client has had summarized by its model: its last messages may come in no other request."""
+        noted = found.exchange.request
+        kind = compaction_kind(noted.headers, noted.path, found.request.dialect, found.request.messages)
+        if kind:
+            self._take_history(found, kind)
+
+    def _take_history(self, found: ReadRequest, kind: CompactionKind) -> tuple[ProxiedConversation, TranslatedHistory]:
+        """Take in the history that a client wants to have compacted, without the request for that."""
+        messages, _, _ = without_request(found.request.messages, kind)
+        history = structs.replace(found.request, messages=messages, raws=found.request.raws[: len(messages)])
+        conversation = self.conversations.open_main(found.sender, found.scope, history)
+        translated = conversation.translate(found.protocol, conversation.given(messages))
+        if not translated.is_known:
+            self.conversations.sync(conversation, translated.messages, history)
+        return conversation, translated
 
     def _take_request(self, found: ReadRequest, conversation: ProxiedConversation) -> TranslatedHistory:
         """Take the history of a request into its session, so that the next request finds it there."""
@@ -349,12 +368,8 @@ class Recorder:
             return {"pass": "the provider has not accepted a request with this key yet"}
         if self._is_held_out(found.sender, name):
             return {"pass": "this conversation is held out"}
-        messages, focus, trigger = without_request(found.request.messages, kind)
-        history = structs.replace(found.request, messages=messages, raws=found.request.raws[: len(messages)])
-        conversation = self.conversations.open_main(found.sender, found.scope, history)
-        translated = conversation.translate(found.protocol, conversation.given(messages))
-        if not translated.is_within:
-            self.conversations.sync(conversation, translated.messages, history)
+        _, focus, trigger = without_request(found.request.messages, kind)
+        conversation, translated = self._take_history(found, kind)
         core = conversation.session.core
         given = write_record(core, trigger, focus, f"{found.sender.client} asked for it")
         if not given.record:
@@ -539,7 +554,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with closing(Recorder(config)) as recorder:
         write_frame(answers, {"id": 0, "ready": True})
         _attempt(recorder.record_left_behind)
-        _serve(recorder, frames, answers)
+        is_done = _serve(recorder, frames, answers)
+    sys.exit(0 if is_done else 1)
 
 
 def _listen(pipe: BinaryIO, frames: queue.Queue[dict[str, Any] | None]) -> None:
@@ -548,7 +564,8 @@ def _listen(pipe: BinaryIO, frames: queue.Queue[dict[str, Any] | None]) -> None:
     frames.put(None)
 
 
-def _serve(recorder: Recorder, frames: queue.Queue[dict[str, Any] | None], answers: BinaryIO) -> None:
+def _serve(recorder: Recorder, frames: queue.Queue[dict[str, Any] | None], answers: BinaryIO) -> bool:
+    """Answer until the proxy is gone; whether everything was recorded then."""
     wait: float | None = None
     while True:
         try:
@@ -556,8 +573,7 @@ def _serve(recorder: Recorder, frames: queue.Queue[dict[str, Any] | None], answe
         except queue.Empty:
             frame = {"verb": "record"}
         if frame is None:
-            _attempt(recorder.record_waiting)
-            return
+            return _attempt(recorder.record_waiting)
         if frame["verb"] != "record":
             with suppress(OSError):  # the proxy is gone: what it has left is recorded
                 write_frame(answers, {"id": frame["id"], **_answered(recorder, frame)})

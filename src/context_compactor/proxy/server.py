@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from collections.abc import Callable
 from contextlib import asynccontextmanager, suppress
@@ -25,6 +26,7 @@ from context_compactor.store_urls import is_postgres
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+_log = logging.getLogger("context_compactor")
 _STOP_SECONDS = 30.0
 
 
@@ -54,7 +56,8 @@ async def running_proxy(options: ProxyOptions) -> AsyncIterator[str]:
     listening = bind(options.host, options.port)
     journal = None
     try:
-        journal = Journal(journal_folder(options.store).absolute())
+        folder = journal_folder(options.store).absolute()
+        journal = Journal(folder)
         recorder = RecorderClient(
             RecorderConfig(
                 store=options.store,
@@ -85,7 +88,8 @@ async def running_proxy(options: ProxyOptions) -> AsyncIterator[str]:
                 yield url_of(options.host, listening)
             finally:
                 await runner.cleanup()
-                await recorder.stop()
+                if not await recorder.stop():
+                    _log.warning("not everything is recorded yet; what is missing is in %s, for the next proxy", folder)
     finally:
         listening.close()
         if journal is not None:

@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 import signal
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -42,12 +43,12 @@ def wrapped_command(agent: str, arguments: Sequence[str]) -> WrappedCommand:
             lambda address: {"ANTHROPIC_BASE_URL": address, "CLAUDE_CODE_GATEWAY_HINT_HEADERS": "1"},
         )
     if agent == "codex":
-        upstream = _codex_upstream()
+        setting, upstream = _codex_provider()
         return WrappedCommand(
             ("codex", *arguments),
             _origin(upstream),
             lambda _: {},
-            lambda address: ("-c", f'openai_base_url="{address}{urlsplit(upstream).path}"'),
+            lambda address: ("-c", f'{setting}="{address}{urlsplit(upstream).path.rstrip("/")}"'),
         )
     return WrappedCommand((agent, *arguments), "", _for_any)
 
@@ -61,16 +62,24 @@ def _for_any(address: str) -> dict[str, str]:
     }
 
 
-def _codex_upstream() -> str:
-    """Where Codex sends its requests: with a ChatGPT account to ChatGPT, with a key to the API."""
-    if given := os.environ.get("OPENAI_BASE_URL"):
-        return given.rstrip("/")
+def _codex_provider() -> tuple[str, str]:
+    """The setting by which Codex knows where to send its requests, and what it is: that of a provider in its
+    configuration, else ChatGPT for an account and the API for a key."""
     home = Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex")
+    with suppress(OSError, ValueError, AttributeError, KeyError):
+        known = tomllib.loads((home / "config.toml").read_text(encoding="utf-8"))
+        name = known.get("model_provider", "openai")
+        if name != "openai":
+            return f"model_providers.{name}.base_url", known["model_providers"][name]["base_url"]
+        if given := known.get("openai_base_url"):
+            return "openai_base_url", given
+    if given := os.environ.get("OPENAI_BASE_URL"):
+        return "openai_base_url", given
     with suppress(OSError, ValueError, AttributeError):
-        known = json.loads((home / "auth.json").read_text(encoding="utf-8"))
-        if known.get("tokens") and not known.get("OPENAI_API_KEY"):
-            return _CHATGPT
-    return f"{OPENAI}/v1"
+        account = json.loads((home / "auth.json").read_text(encoding="utf-8"))
+        if account.get("tokens") and not account.get("OPENAI_API_KEY"):
+            return "openai_base_url", _CHATGPT
+    return "openai_base_url", f"{OPENAI}/v1"
 
 
 def _origin(url: str) -> str:
