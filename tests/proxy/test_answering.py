@@ -266,7 +266,7 @@ def test_what_a_client_has_had_summarized_by_its_own_model_is_recorded_to_the_la
     with server.serve() as upstream, proxied(upstream, place, mode="record") as url:
         rig = Rig(server, url, place)
         rig.codex(items[:-2])
-        rig.codex([*items, checkpoint_request()], tools=False, compacts=True)
+        rig.codex([*items, checkpoint_request()], compacts=True)
         rig.codex(goes_on, window=1)
         rig.codex([*goes_on, *codex_history(21)[-2:]], window=1)
     said = json.dumps(place.recorded().only)
