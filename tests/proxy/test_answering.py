@@ -265,14 +265,14 @@ def test_what_a_client_has_had_summarized_by_its_own_model_is_recorded_to_the_la
     goes_on = [*items[:3], {"type": "message", "role": "user", "content": [{"type": "input_text", "text": summary}]}]
     with server.serve() as upstream, proxied(upstream, place, mode="record") as url:
         rig = Rig(server, url, place)
-        rig.codex(items[:-2])
-        rig.codex([*items, checkpoint_request()], compacts=True)
-        rig.codex(goes_on, window=1)
-        rig.codex([*goes_on, *codex_history(21)[-2:]], window=1)
-    said = json.dumps(place.recorded().only)
-    assert "test_19.py::test_login" in said
-    assert "test_20.py::test_login" in said
-    assert said.count("Here is the summary") == 1
+        said = rig.codex(items[:-2])
+        rig.codex([*items[:-2], *said, *items[-2:], checkpoint_request()], compacts=True)
+        said = rig.codex(goes_on, window=1)
+        rig.codex([*goes_on, *said, *codex_history(21)[-2:]], window=1)
+    history = json.dumps(place.recorded().only)
+    assert "test_19.py::test_login" in history
+    assert "test_20.py::test_login" in history
+    assert history.count("Here is the summary") == 1
     assert [row.kind for row in place.rows()] == ["main", "compaction", "main", "main"]
 
 
