@@ -47,6 +47,8 @@ KEPT_HEADERS = (
 )
 """The only headers that are written down. No key is among them."""
 
+_MAY_BE_KEY = re.compile("key|auth|token|cookie|secret|credential")
+_NO_KEYS = frozenset({"idempotency-key"})
 _CREDENTIALS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
 _SUMMARY_OPENINGS = (
     "CRITICAL: Respond with TEXT ONLY",
@@ -102,21 +104,25 @@ def _safe(name: str) -> str:
     return f"{cleaned[:40]}-{blake2b(name.encode('utf-8', 'replace'), digest_size=6).hexdigest()}"
 
 
-def credential_of(headers: Mapping[str, str]) -> tuple[str, str]:
+def credential_of(headers: Mapping[str, str], query: str = "") -> tuple[str, str]:
     """The digest of the key that a request is sent with, and that of the account it stands for.
 
     Keys that are renewed every hour name their account; of any other key the account is the key itself. Who only says
-    that an account is theirs has no key that the provider accepts, and nothing is answered before it has.
+    that an account is theirs has no key that the provider accepts, and nothing is answered before it has. A header that
+    was sent twice has both values, a line each.
     """
-    given = [f"{name}:{headers[name]}" for name in _CREDENTIALS if headers.get(name)]
-    credential = _digest("\n".join(given))
-    account = _account(headers.get("authorization", ""))
+    given = [name for name in _CREDENTIALS if headers.get(name)]
+    # Where none of the usual ones is there, any other may be what tells two users of one gateway apart.
+    named = given or [name for name in sorted(headers) if _MAY_BE_KEY.search(name) and name not in _NO_KEYS]
+    credential = _digest("\n".join([query if not given else "", *(f"{name}:{headers[name]}" for name in named)]))
+    # Of two credentials the provider takes one, and nobody here knows which: a claim beside a key may be made up.
+    account = _account(headers["authorization"]) if given == ["authorization"] else ""
     return credential, _digest(account) if account else credential
 
 
 def _account(authorization: str) -> str:
     parts = authorization.rpartition(" ")[2].split(".")
-    if len(parts) != 3:
+    if len(parts) != 3 or "\n" in authorization:
         return ""
     try:
         claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))

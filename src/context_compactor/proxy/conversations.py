@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from secrets import token_hex
 from typing import Any
@@ -27,7 +27,8 @@ from context_compactor.json_values import json_bytes, json_text
 from context_compactor.protocols import ServiceStore, Store
 from context_compactor.proxy.clients import Sender, is_client_summary, without_reminders
 from context_compactor.proxy.wire.protocol import OwnCall, WireProtocol, WireRequest
-from context_compactor.sessions.core import wall_clock
+from context_compactor.sessions.core import Core, wall_clock
+from context_compactor.sessions.lifecycle import open_branch
 from context_compactor.sessions.lineage import message_digest, next_link
 from context_compactor.sessions.session import Session
 from context_compactor.sessions.state import read_profile
@@ -41,15 +42,22 @@ _INSTRUCTIONS = ("system", "developer")
 # As many conversations stay open; one that is closed is opened again when it goes on.
 _MOST_OPEN = 32
 _MOST_OUTPUT = 10**9
+# As many messages are known again in a program that sends only its last ones, behind at most so many new ones.
+_TAIL, _MOST_NEW = 4, 40
 # A client that has compacted by itself may have kept as many of its last messages.
 _MOST_KEPT = 200
 
 END, START, BASE, REPLACE, OFFER, ITEM, ACCEPTED = "end", "start", "base", "replace", "offer", "item", "accepted"
-RESPONSE, LEAST = "response", "least"
+RESPONSE, LEAST, TAIL = "response", "least", "tail"
 """Kinds of links: the end of a history by which its conversation is found, a first request that nobody has answered
 yet, how many messages a compacted history stands for, a reply with what the client does not see of it, a record that
 was offered, a compaction item of ours, a key that the provider has accepted, a response that others go on from,
-and the size of the shortest request for which another one was sent."""
+the size of the shortest request for which another one was sent, and the last messages of a history."""
+
+
+_LOADED = (BASE, REPLACE, OFFER)
+# As much of a scope stands in the id of a session: enough that no two are alike.
+_SCOPE = 16
 
 
 class Base(Struct, frozen=True):
@@ -73,13 +81,15 @@ class HiddenReply(Struct, frozen=True):
 class GivenMessage(Struct, frozen=True):
     """A message of a client's history. `at` is where it stands in the request, None for one that the client lacks.
 
-    One that is `left_out` was sent once, and the client has left it out since.
+    One that is `left_out` was sent once, and the client has left it out since. `sent` is how one is sent that the
+    client lacks, where that is not as it was said.
     """
 
     raw: Raw
     said: bytes | None
     at: int | None = None
     left_out: bool = False
+    sent: Raw | None = None
 
 
 class TranslatedHistory(Struct, frozen=True):
@@ -100,8 +110,8 @@ def said_digest(message: Message) -> bytes | None:
         return None
     if any(isinstance(part, (Media, Opaque)) or getattr(part, "media", ()) for part in parts):
         return message_digest(message)
-    said: list[Any] = [" ".join(part.text.split()) for part in parts if isinstance(part, Text)]
-    said = ["".join(said)]
+    # Clients join blocks, and cut blanks off: only what is not blank is compared.
+    said: list[Any] = ["".join("".join(part.text.split()) for part in parts if isinstance(part, Text))]
     said += [["call", part.id, part.name] for part in parts if isinstance(part, ToolCall)]
     said += [["result", part.call_id, part.text.strip()] for part in parts if isinstance(part, ToolResult)]
     return blake2b(json_text([message.role, said]).encode("utf-8", "replace"), digest_size=16).digest()
@@ -139,6 +149,23 @@ class ProxiedConversation:
         """Know a link from now on."""
         self._links[link.link, link.kind] = link.body
 
+    @contextmanager
+    def compacting(self, may_compact: bool) -> Iterator[None]:
+        """A block in which the session compacts by itself, or not."""
+        core = self.session.core
+        settings = core.settings
+        core.settings = settings if may_compact else structs.replace(settings, automatic=False)
+        try:
+            yield
+        finally:
+            core.settings = self.session.core.settings = settings
+
+    def branch(self, name: str) -> Core:
+        """The inside of a branch of this conversation."""
+        if name != self.name and not name.startswith(f"{self.name}~"):
+            raise UnknownSession(f"{name!r:.100} is no branch of {self.name!r:.100}")
+        return open_branch(self.session.core, name)
+
     def digest(self, raw: Raw) -> bytes | None:
         """What a message says, as a digest."""
         return said_digest(self.dialect.parse([raw])[0])
@@ -156,15 +183,14 @@ class ProxiedConversation:
         return _given(self.dialect, messages)
 
     def translate(
-        self, protocol: WireProtocol, given: list[GivenMessage], previous_response: str = ""
+        self, protocol: WireProtocol, given: list[GivenMessage], previous: int | None = None
     ) -> TranslatedHistory:
-        """The history that a client means, as the session has it. Behind a `previous_response` only what is new is
-        given: the provider has the rest.
+        """The history that a client means, as the session has it. Where the provider has the rest, only what is new is
+        given, behind so many `previous` messages.
         """
         stored = self.stored()
         wanted = self._with_hidden(protocol, given)
-        known = self._links.get((previous_response.encode(), RESPONSE)) if previous_response else None
-        base = self._base(wanted, stored) if known is None else Base(0, min(int(known), len(stored)))
+        base = self._base(wanted, stored) if previous is None else Base(0, min(previous, len(stored)))
         first, past = (base.given, stored[: base.stored]) if base else (0, [])
         aligned, rest = _align(wanted[first:], stored[len(past) :])
         behind = stored[len(past) + len(aligned) :]
@@ -184,8 +210,9 @@ class ProxiedConversation:
             hidden = self._links.get((link, REPLACE))
             if hidden is not None:
                 reply = msgspec.json.decode(hidden, type=HiddenReply)
+                seen = [*wanted[len(wanted) - reply.covers + 1 :], message]
                 wanted = wanted[: len(wanted) - reply.covers + 1]
-                wanted += [GivenMessage(raw, self.digest(raw)) for raw in reply.messages]
+                wanted += self._hidden(reply.messages, has_thinking=any(self._thinks(each.raw) for each in seen))
                 results = reply.results
                 continue
             if results:
@@ -197,6 +224,19 @@ class ProxiedConversation:
                 continue
             wanted.append(message)
         return wanted
+
+    def _hidden(self, messages: Sequence[Raw], *, has_thinking: bool) -> Iterator[GivenMessage]:
+        """What the client does not see of a reply. Where the client leaves thinking out, none is put back either, since
+        what is sent of it must have no gaps."""
+        for raw in messages:
+            (message,) = self.dialect.parse([raw])
+            thoughts = {at: None for at, part in enumerate(message.parts) if isinstance(part, Thinking)}
+            kept = message if has_thinking or not thoughts else self.dialect.edit(message, thoughts)
+            sent = None if kept is None or kept is message else kept.raw
+            yield GivenMessage(raw, said_digest(message), left_out=kept is None, sent=sent)
+
+    def _thinks(self, raw: Raw) -> bool:
+        return any(isinstance(part, Thinking) for part in self.dialect.parse([raw])[0].parts)
 
     def _base(self, wanted: list[GivenMessage], stored: list[GivenMessage]) -> Base | None:
         """What stands for the past in a history that was compacted: our record, or a summary by the client."""
@@ -231,6 +271,12 @@ class ProxiedConversation:
         return next((text for text in texts if OPENING in text), "")
 
 
+def tail_of(given: Sequence[GivenMessage]) -> bytes:
+    """The digest of the last messages of a history; nothing of a short one, which may be like many others."""
+    said = [each.said for each in given if each.said is not None][-_TAIL:]
+    return b"".join(said) and next_link(b"tail", b"".join(said)) if len(said) == _TAIL else b""
+
+
 def count_leading(messages: Sequence[Raw]) -> int:
     """How many instructions a history begins with. They are the caller's, and no part of the conversation."""
     leading = 0
@@ -262,7 +308,7 @@ def _align(wanted: list[GivenMessage], stored: list[GivenMessage]) -> tuple[list
             continue
         if each.said != wanted[at].said:
             break
-        aligned.append(structs.replace(each, at=wanted[at].at))
+        aligned.append(structs.replace(each, at=wanted[at].at, sent=wanted[at].sent))
         at += 1
     # Reasoning that nothing follows was not left out: the history may end before it.
     while aligned and aligned[-1].left_out:
@@ -298,15 +344,17 @@ class ProxyConversations:
         Of a client that names its conversations, a request without tools, such as for a title, stands apart.
         """
         dialect = find_dialect(request.dialect, ())
-        links = list(chain(_given(dialect, request.messages)))
+        given = _given(dialect, request.messages)
+        links = list(chain(given))
         name = self.main_name(sender, scope)
-        if name and sender.client and not request.tools:
+        if name and not request.tools:
             name = f"{name}-aside-{links[0].hex()[:8] if links else ''}"
         if not name and request.previous_response_id:
             found = self._links.find_links(scope, [request.previous_response_id.encode()], (RESPONSE,))
             name = found[0].session_id if found else ""
         if not name:
-            name = self._by_lineage(scope, links) or self._new_name(scope, request.dialect)
+            name = self._by_lineage(scope, links) or self._by_window(scope, given)
+            name = name or self._new_name(scope, request.dialect)
         return self._opened(name, scope, request, dialect, compacts=not sender.compacts)
 
     def open_main(self, sender: Sender, scope: str, request: WireRequest) -> ProxiedConversation:
@@ -318,7 +366,7 @@ class ProxyConversations:
         """The id of the session that the headers of a request name; "" where they name none."""
         if not sender.conversation:
             return ""
-        parts = [sender.client or "named", scope[:8], sender.conversation]
+        parts = [sender.client or "named", scope[:_SCOPE], sender.conversation]
         return "-".join([*parts, *([f"agent-{sender.agent}"] if sender.agent else [])])
 
     def _by_lineage(self, scope: str, links: Sequence[bytes]) -> str:
@@ -334,6 +382,14 @@ class ProxyConversations:
                 return started
         return ""
 
+    def _by_window(self, scope: str, given: Sequence[GivenMessage]) -> str:
+        """The session of a program that sends only its last messages: known by those before its newest."""
+        tails = [
+            tail for end in range(len(given), max(len(given) - _MOST_NEW, 0), -1) if (tail := tail_of(given[:end]))
+        ]
+        found = {each.link: each.session_id for each in self._links.find_links(scope, tails, (TAIL,))}
+        return next((found[tail] for tail in tails if tail in found), "")
+
     def _is_answered(self, name: str) -> bool:
         if name in self._open:
             conversation = self._open[name]
@@ -345,13 +401,15 @@ class ProxyConversations:
 
     def _new_name(self, scope: str, dialect: str) -> str:
         now = timestamp(wall_clock())[:19].translate(str.maketrans("T", "-", ":-"))
-        return f"{dialect}-{scope[:8]}-{now}-{token_hex(3)}"
+        return f"{dialect}-{scope[:_SCOPE]}-{now}-{token_hex(3)}"
 
     def _opened(
         self, name: str, scope: str, request: WireRequest, dialect: Dialect, *, compacts: bool
     ) -> ProxiedConversation:
         if name in self._open and self._open[name].model == request.model:
             self._open.move_to_end(name)
+            for link in self._links.links_of(name, _LOADED):  # another proxy may have put some
+                self._open[name].note(link)
             return self._open[name]
         if name in self._open:
             self._open.pop(name).session.close()  # another model has other limits
@@ -360,7 +418,7 @@ class ProxyConversations:
             automatic=compacts and bool(request.tools) and self._settings.automatic,
             max_output_tokens=_MOST_OUTPUT,  # what passes is not shortened before there is a reason
             idle_seconds=0.0,
-            recall_tool=True if compacts and request.tools else None,
+            recall_tool=True if compacts and request.tools and request.can_hide_calls else None,
         )
         session = Session.open(
             name,
@@ -371,11 +429,20 @@ class ProxyConversations:
             settings=settings,
             profile="embedded",
         )
-        conversation = ProxiedConversation(name, request.model, session, scope, dialect, self._links.links_of(name))
+        conversation = ProxiedConversation(
+            name, request.model, session, scope, dialect, self._links.links_of(name, _LOADED)
+        )
         self._open[name] = conversation
         while len(self._open) > _MOST_OPEN:
             self._open.popitem(last=False)[1].session.close()
         return conversation
+
+    def previous(self, scope: str, request: WireRequest) -> int | None:
+        """Behind how many messages of its session a request goes on, where the provider has these; None elsewhere."""
+        if not request.previous_response_id:
+            return None
+        found = self._links.find_links(scope, [request.previous_response_id.encode()], (RESPONSE,))
+        return int(found[0].body) if found else None
 
     def _window_of(self, name: str) -> int | None:
         """The window that was set, or the smaller one that the provider has named since."""
@@ -435,13 +502,14 @@ def encoded(history: Sequence[GivenMessage], synced: SyncedMessages, request: Wi
     written: list[bytes] = []
     for raw, source in zip(synced, synced.sources, strict=True):
         if source not in left_out:
+            given = history[source - leading] if source is not None and source >= leading else None
             kept.append(None if source is None else places[source])
-            written.append(json_bytes(raw) if kept[-1] is None else request.raws[kept[-1]])
+            ours = given.sent if given and given.sent else raw
+            written.append(json_bytes(ours) if kept[-1] is None else request.raws[kept[-1]])
     if kept == list(range(len(request.messages))):
         return None
     if any(_MARK in raw for raw in request.raws):
-        ours = [at for at, place in enumerate(kept) if place is None and _MARK in written[at]]
-        for at in ours:
+        for at in [at for at, place in enumerate(kept) if place is None and _MARK in written[at]]:
             written[at] = json_bytes(_without_marks(msgspec.json.decode(written[at])))
     return written
 

@@ -2,54 +2,64 @@
 
 from __future__ import annotations
 
-import gzip
 import logging
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
 _log = logging.getLogger("context_compactor")
 
 
-def unpacked(content: bytes, encoding: str) -> bytes | None:
-    """A body without the encoding of its transfer; None when it cannot be read."""
+MOST_BYTES = 64 << 20
+"""What a body may become when it is unpacked: a few bytes may stand for many."""
+
+
+def unpacked(content: bytes, encoding: str, most: int = MOST_BYTES) -> bytes | None:
+    """A body without the encoding of its transfer; None when it cannot be read, or would be larger than `most`."""
     for name in reversed([each.strip().lower() for each in encoding.split(",") if each.strip()]):
         try:
-            content = _UNPACKERS[name](content)
-        except (KeyError, ImportError, ValueError, OSError, EOFError, zlib.error) as error:
+            content = _UNPACKERS[name](content, most)
+        except (KeyError, ImportError, ValueError, zlib.error) as error:
             _log.debug("a body could not be read: %s", error)
+            return None
+        if len(content) > most:
             return None
     return content
 
 
-def _inflate(content: bytes) -> bytes:
-    try:
-        return zlib.decompress(content)
-    except zlib.error:  # some servers leave out the frame that the name asks for
-        return zlib.decompress(content, -zlib.MAX_WBITS)
+def _inflate(content: bytes, most: int, frame: int = 0) -> bytes:
+    for bits in (frame or zlib.MAX_WBITS, -zlib.MAX_WBITS):  # some servers leave out the frame that the name asks for
+        reader = zlib.decompressobj(bits)
+        with suppress(zlib.error):
+            return reader.decompress(content, most + 1)
+    raise ValueError("not deflated")
 
 
-def _unzstd(content: bytes) -> bytes:
+def _unzstd(content: bytes, most: int) -> bytes:
     import zstandard
 
     try:
-        return zstandard.ZstdDecompressor().decompressobj().decompress(content)
+        with zstandard.ZstdDecompressor().stream_reader(content, read_across_frames=True) as reader:
+            return reader.read(most + 1)
     except zstandard.ZstdError as error:
         raise ValueError(str(error)) from error
 
 
-def _unbrotli(content: bytes) -> bytes:
+def _unbrotli(content: bytes, most: int) -> bytes:
     import brotli
 
     try:
-        return bytes(brotli.decompress(content))
+        return bytes(brotli.Decompressor().process(content, output_buffer_limit=most + 1))
     except brotli.error as error:
         raise ValueError(str(error)) from error
 
 
-_UNPACKERS: dict[str, Callable[[bytes], bytes]] = {
-    "identity": bytes,
-    "gzip": gzip.decompress,
-    "x-gzip": gzip.decompress,
+_gunzip = partial(_inflate, frame=zlib.MAX_WBITS | 16)
+_UNPACKERS: dict[str, Callable[[bytes, int], bytes]] = {
+    "identity": lambda content, _: content,
+    "gzip": _gunzip,
+    "x-gzip": _gunzip,
     "deflate": _inflate,
     "zstd": _unzstd,
     "br": _unbrotli,

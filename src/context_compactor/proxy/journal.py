@@ -27,6 +27,10 @@ _LOCK = "lock"
 # The parts of a file, each behind its kind and its length.
 _REQUEST, _BODY, _REPLY, _CHUNK, _END = b"Q", b"B", b"R", b"C", b"E"
 _PREFIX = 9
+MOST_REPLY = 32 << 20
+"""Bytes of a reply that are written down; one that is longer is passed on and not recorded."""
+# A file that has ended the recorder so often is kept aside.
+_MOST_TRIES = 3
 
 
 class ExchangeRequest(Struct, frozen=True, kw_only=True):
@@ -58,6 +62,8 @@ class ExchangeEnd(Struct, frozen=True, kw_only=True):
     is_complete: bool
     milliseconds: int = 0
     kind: str = ""
+    usage: dict[str, Any] | None = None
+    """What the provider has reported for replies that the client has not got."""
 
 
 class JournalExchange(Struct, frozen=True, kw_only=True):
@@ -88,6 +94,7 @@ class ExchangeFile:
         self.problem = ""
         self._file: BinaryIO | None = None
         self._began = time.monotonic()
+        self._size = 0
         try:
             descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             self._file = os.fdopen(descriptor, "wb", buffering=0)
@@ -99,16 +106,21 @@ class ExchangeFile:
 
     def begin_reply(self, reply: ExchangeReply) -> None:
         """Note how the reply begins. One that is begun again takes the place of the first."""
+        self._size = 0
         self._write(_REPLY, msgspec.json.encode(reply))
 
     def add(self, chunk: bytes) -> None:
-        """Note a part of the reply as the client gets it."""
-        self._write(_CHUNK, chunk)
+        """Note a part of the reply as the client gets it. Of one that is too long to be read again, nothing more."""
+        self._size += len(chunk)
+        if self._size <= MOST_REPLY:
+            self._write(_CHUNK, chunk)
 
-    def end(self, *, is_complete: bool, kind: str = "") -> Path | None:
+    def end(self, *, is_complete: bool, kind: str = "", usage: dict[str, Any] | None = None) -> Path | None:
         """Note the end, and give the file over to whoever records it; None when it could not be written."""
         took = round((time.monotonic() - self._began) * 1_000)
-        self._write(_END, msgspec.json.encode(ExchangeEnd(is_complete=is_complete, milliseconds=took, kind=kind)))
+        is_complete = is_complete and self._size <= MOST_REPLY
+        end = ExchangeEnd(is_complete=is_complete, milliseconds=took, kind=kind, usage=usage)
+        self._write(_END, msgspec.json.encode(end))
         if self._file is None:
             return None
         self._file.close()
@@ -148,9 +160,11 @@ class Journal:
     def __init__(self, root: Path) -> None:
         make_private_folder(root)
         self.root = root
-        self.folder = root / f"{time.time_ns():020d}-{token_hex(4)}"
-        self.folder.mkdir(mode=0o700)
-        self._lock = _lock_folder(self.folder)
+        name = f"{time.time_ns():020d}-{token_hex(4)}"
+        hidden = root / f".{name}"  # else somebody could take it for one that was left behind, before it is locked
+        hidden.mkdir(mode=0o700)
+        self._lock = _lock_folder(hidden)
+        self.folder = hidden.rename(root / name)
 
     @property
     def locks(self) -> list[int]:
@@ -181,7 +195,21 @@ def _lock_folder(folder: Path) -> int | None:
 
 def finished(folder: Path) -> list[Path]:
     """The exchanges of a folder that wait to be recorded, in the order in which they began."""
-    return sorted(folder.glob(f"*{_DONE}"))
+    return sorted(folder.glob(f"*{_DONE}*"))
+
+
+def claim(path: Path) -> Path | None:
+    """Count a try to record a file, under a name that says so; None when it was tried too often and is set aside."""
+    tries = int(path.suffix.removeprefix(_DONE) or 0)
+    if tries >= _MOST_TRIES:
+        set_aside(path)
+        return None
+    return path.rename(path.with_suffix(f"{_DONE}{tries + 1}"))
+
+
+def set_aside(path: Path) -> Path:
+    """Keep a file that cannot be recorded, under a name by which nobody takes it up again."""
+    return path.rename(path.with_suffix(".failed"))
 
 
 def opened(folder: Path) -> list[Path]:
@@ -191,7 +219,7 @@ def opened(folder: Path) -> list[Path]:
 
 def left_behind(root: Path) -> Iterator[tuple[Path, int]]:
     """The folders of proxies that have ended without having recorded everything, each with its lock."""
-    for folder in sorted(path for path in root.iterdir() if path.is_dir()):
+    for folder in sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")):
         with suppress(OSError):
             lock = _lock_folder(folder)
             if lock is None:

@@ -24,7 +24,7 @@ from msgspec import Struct, structs
 
 from context_compactor.agents.agent_record import AgentRecord, last_steps, reminder, write_record
 from context_compactor.dialects.messages import ReportedUsage, read_usage
-from context_compactor.errors import BadInput, CompactorError, StoreError
+from context_compactor.errors import BadInput, CompactorError, DamagedContent, StoreError
 from context_compactor.json_values import json_bytes
 from context_compactor.proxy.clients import (
     CompactionKind,
@@ -43,6 +43,7 @@ from context_compactor.proxy.conversations import (
     REPLACE,
     RESPONSE,
     START,
+    TAIL,
     GivenMessage,
     HiddenReply,
     ProxiedConversation,
@@ -51,26 +52,30 @@ from context_compactor.proxy.conversations import (
     chain,
     encoded,
     record_hash,
+    tail_of,
 )
 from context_compactor.proxy.encodings import unpacked
 from context_compactor.proxy.journal import (
     JournalExchange,
+    claim,
     finished,
     left_behind,
     opened,
     read_exchange,
     remove_folder,
+    set_aside,
 )
 from context_compactor.proxy.wire import PROTOCOLS, RESPONSES
 from context_compactor.proxy.wire.protocol import OwnCall, WireProtocol, WireReply, WireRequest
 from context_compactor.sessions import views
 from context_compactor.sessions.core import Core, wall_clock
+from context_compactor.sessions.tools import call_tool
 from context_compactor.settings import load_settings
 from context_compactor.store.connect import connect
 from context_compactor.store.proxied import ProxiedLink, ProxiedRequest
 from context_compactor.store.rows import timestamp
 from context_compactor.store.service_store import service_store_of
-from context_compactor.tokens.counting import declares_recall
+from context_compactor.tokens.counting import declares_recall, tool_names
 from context_compactor.tokens.overflow import limit_in
 
 _log = logging.getLogger("context_compactor")
@@ -82,12 +87,13 @@ _LOST_ITEM = (
 )
 _PROTOCOLS: dict[str, WireProtocol] = {protocol.dialect: protocol for protocol in PROTOCOLS}
 _FRAME = struct.Struct(">I")
+_NO_ROOM = "There is no room for this in the window now. Ask for one original at a time, or for a few of its lines."
+# A token of text has about as many bytes, hardly ever fewer.
+_BYTES_PER_TOKEN = 2
 _NICENESS = 5
 _RETRY_SECONDS = 2.0
 # A request that was refused as too long holds more than its window does, by our count at least by so much.
 _REFUSED_SHARE = 0.9
-# What a request may become when it is unpacked.
-_MOST_BYTES = 256 << 20
 
 
 class RecorderConfig(Struct, frozen=True, kw_only=True):
@@ -158,18 +164,21 @@ class Recorder:
 
     def _record_file(self, path: Path) -> None:
         """Record an exchange. One that cannot be read is kept aside, and one that cannot be stored is tried again."""
+        claimed = claim(path)
+        if claimed is None:
+            _log.warning("an exchange has ended the recorder again and again, and is kept aside: %s", path.name)
+            return
         try:
-            exchange = read_exchange(path)
+            exchange = read_exchange(claimed)
             if exchange is not None:
                 self.record(exchange)
-        except StoreError:
-            raise
-        except Exception as error:  # noqa: BLE001  one that cannot be recorded must not keep others waiting
-            _log.warning("an exchange could not be recorded, and is kept as %s: %s", path.with_suffix(".failed"), error)
-            with suppress(OSError):
-                path.rename(path.with_suffix(".failed"))
+        except Exception as error:
+            if isinstance(error, StoreError) and not isinstance(error, DamagedContent):
+                claimed.rename(path)  # the store is to blame, and not the exchange
+                raise
+            _log.warning("an exchange could not be recorded, and is kept as %s: %s", set_aside(claimed), error)
             return
-        path.unlink(missing_ok=True)
+        claimed.unlink(missing_ok=True)
         self._taken.discard(path.with_suffix(".open").name)
 
     def record(self, exchange: JournalExchange) -> None:
@@ -184,7 +193,8 @@ class Recorder:
         is_answered = exchange.kind == "answered"
         if 200 <= status < 300 and not is_answered:
             self._accept(found)
-        reply = self._reply(found) if exchange.is_complete and 200 <= status < 300 and not is_answered else None
+        # Whether a reply is whole is told by what it says: a client may hang up behind its last event.
+        reply = self._reply(found) if 200 <= status < 300 and not is_answered else None
         if exchange.kind in ("compaction", "answered"):
             name = self.conversations.main_name(found.sender, found.scope)
             if name and exchange.kind == "compaction" and 200 <= status < 300:
@@ -202,11 +212,14 @@ class Recorder:
             return conversation.name
         given = conversation.given(found.request.messages)
         said = [GivenMessage(raw, conversation.digest(raw)) for raw in reply.messages]
-        whole = conversation.translate(found.protocol, [*given, *said], found.request.previous_response_id)
+        previous_end = self.conversations.previous(found.scope, found.request)
+        whole = conversation.translate(found.protocol, [*given, *said], previous_end)
         if not whole.is_known:
             self.conversations.sync(conversation, whole.messages, found.request, _usage(reply))
         if not found.sender.conversation:
             self.conversations.put(conversation, END, list(chain([*given, *said]))[-1])
+            if tail := tail_of([*given, *said]):
+                self.conversations.put(conversation, TAIL, tail)
         number = str(len(whole.messages)).encode()
         previous = found.request.previous_response_id
         for name in filter(None, (reply.id, previous if previous.startswith("conv") else "")):
@@ -233,7 +246,8 @@ class Recorder:
     def _take_request(self, found: ReadRequest, conversation: ProxiedConversation) -> TranslatedHistory:
         """Take the history of a request into its session, so that the next request finds it there."""
         given = conversation.given(found.request.messages)
-        history = conversation.translate(found.protocol, given, found.request.previous_response_id)
+        previous = self.conversations.previous(found.scope, found.request)
+        history = conversation.translate(found.protocol, given, previous)
         if conversation.has_open_offer and not history.is_known:
             if not history.is_rebased:
                 views.undo(conversation.session.core)  # the client went on without the record
@@ -275,7 +289,8 @@ class Recorder:
 
     def _row(self, found: ReadRequest, name: str, status: int, reply: WireReply | None) -> ProxiedRequest:
         exchange = found.exchange
-        usage = read_usage(reply.usage) if reply and reply.usage else None
+        reported = (exchange.end.usage if exchange.end else None) or (reply.usage if reply else None)
+        usage = read_usage(reported) if reported else None
         used = usage or ReportedUsage(0)
         kind: Any = exchange.kind
         if kind == "main" and not found.request.tools:
@@ -413,26 +428,38 @@ class Recorder:
         found = self._asked(asked)
         request = found.request
         if found.sender.compacts:
-            body = found.protocol.rebuild(found.body, request.raws) if found.has_own_items else None
-            return {"body": body, "own": False}
-        if not request.tools or request.previous_response_id or request.has_server_edits:
-            return {"body": None, "own": False}
+            return {"body": found.protocol.rebuild(found.body, request.raws) if found.has_own_items else None}
+        if (
+            not request.tools
+            or request.previous_response_id
+            or request.has_server_edits
+            or not self._is_accepted(found)
+        ):
+            return {"body": None}
         conversation = self.conversations.find(found.sender, found.scope, request)
-        return self._fitted(found, conversation)
+        return self._fitted(found, conversation, may_compact=found.exchange.request.mode == "on")
 
-    def _fitted(self, found: ReadRequest, conversation: ProxiedConversation) -> dict[str, Any]:
+    def _fitted(
+        self, found: ReadRequest, conversation: ProxiedConversation, *, may_compact: bool = True
+    ) -> dict[str, Any]:
         request = found.request
         given = conversation.given(request.messages)
         history = conversation.translate(found.protocol, given)
-        synced = self.conversations.sync(conversation, history.messages, request)
+        with conversation.compacting(may_compact):
+            synced = self.conversations.sync(conversation, history.messages, request)
         self._note_place(found, conversation, given)
         messages = encoded(history.messages, synced, request)
-        is_compacted = conversation.session.core.context_reader.log_state().last is not None
-        if messages is None and not is_compacted:
-            return {"body": None, "own": False}
-        tools = [] if declares_recall(request.tools) else conversation.session.tools()
+        core = conversation.session.core
+        if messages is None and core.context_reader.log_state().last is None:
+            return {"body": None}
+        taken = set(tool_names(request.tools))
+        can_recall = request.can_hide_calls and not declares_recall(request.tools)
+        tools = (
+            [tool for tool in conversation.session.tools() if not taken & set(tool_names([tool]))] if can_recall else []
+        )
         body = found.protocol.rebuild(found.body, request.raws if messages is None else messages, tools)
-        return {"body": body, "own": bool(tools), "least": self._note_least(found)}
+        least = self._note_least(found)
+        return {"body": body, "own": list(tool_names(tools)), "least": least, "branch": core.id}
 
     def least(self, asked: dict[str, Any]) -> dict[str, Any]:
         """The size of the shortest request for which another one was sent, of this account and model; 0 for none.
@@ -457,7 +484,9 @@ class Recorder:
         """A smaller body for a request that the provider has called too long; None when there is none."""
         found = self._asked(asked)
         if found.sender.compacts or not found.request.tools or found.request.previous_response_id:
-            return {"body": None, "own": False}
+            return {"body": None}
+        if not self._is_accepted(found):
+            return {"body": None}
         conversation = self.conversations.find(found.sender, found.scope, found.request)
         history = conversation.translate(found.protocol, conversation.given(found.request.messages))
         self.conversations.sync(conversation, history.messages, found.request)
@@ -467,14 +496,26 @@ class Recorder:
         if limit < core.budget(core.counter(core.dialect())).window.tokens:
             core.save_profile(structs.replace(core.profile, window=limit))
         report = conversation.session.compact(level="emergency", target_tokens=max(min(limit, tokens) // 3, 1))
-        return self._fitted(found, conversation) if report.changed else {"body": None, "own": False}
+        return self._fitted(found, conversation) if report.changed else {"body": None}
 
     def run(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """What our own tools answer to the calls of a model."""
+        """What our own tools answer to the calls of a model, as far as there is room for it.
+
+        They look into the branch that the request belongs to: meanwhile the conversation may go on in another.
+        """
         found = self._asked(asked)
         conversation = self.conversations.find(found.sender, found.scope, found.request)
-        calls = msgspec.convert(asked["calls"], list[OwnCall])
-        return {"results": [conversation.session.call(call.name, call.arguments) for call in calls]}
+        core = conversation.branch(asked["branch"])
+        usage = views.usage(core)
+        room = max(core.budget(core.counter(core.dialect())).tokens - usage.tokens, 0) * _BYTES_PER_TOKEN
+        room -= int(asked["used"])
+        results = []
+        for call in msgspec.convert(asked["calls"], list[OwnCall]):
+            text = call_tool(core, call.name, call.arguments)
+            size = len(text.encode("utf-8", "replace"))
+            results.append(text if size <= room else _NO_ROOM)
+            room -= size if size <= room else len(_NO_ROOM)
+        return {"results": results}
 
     def keep(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Keep what the client does not see of a reply: with its next request it is put back."""
@@ -488,8 +529,8 @@ class Recorder:
         return {}
 
     def _asked(self, asked: dict[str, Any]) -> ReadRequest:
-        """The request that the proxy asks about. What has ended before it is recorded first."""
-        self.record_waiting()
+        """The request that the proxy asks about. What has ended before it is recorded first, as far as that can be."""
+        _attempt(self.record_waiting)
         path = Path(asked["path"])
         exchange = read_exchange(path)
         if exchange is None:

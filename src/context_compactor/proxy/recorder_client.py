@@ -19,6 +19,9 @@ _log = logging.getLogger("context_compactor")
 _FRAME = struct.Struct(">I")
 _START_SECONDS = 30.0
 _END_SECONDS = 60.0
+_PAUSE_SECONDS = 0.1
+# What is asked for requests that most likely pass as they came.
+_CAN_WAIT = ("least",)
 # A recorder that ends at once is not started again in a loop.
 _RESTART_SECONDS = 1.0
 
@@ -35,6 +38,7 @@ class RecorderClient:
         self._numbers = count(1)
         self._keeper: asyncio.Task[None] | None = None
         self._is_stopping = False
+        self._is_silent = False
 
     @property
     def pid(self) -> int | None:
@@ -74,7 +78,14 @@ class RecorderClient:
                 await asyncio.sleep(_RESTART_SECONDS)
             if self._is_stopping:
                 return
-            child = await self._spawn()
+            child = await self._spawn_again(child)
+
+    async def _spawn_again(self, child: asyncio.subprocess.Process) -> asyncio.subprocess.Process:
+        try:
+            return await self._spawn()
+        except OSError as error:
+            _log.error("the recorder cannot be started: %s", error)
+            return child  # which has ended: it is tried again after the same pause
 
     async def _take_answers(self, child: asyncio.subprocess.Process) -> None:
         """Take answers until the recorder has ended."""
@@ -84,6 +95,7 @@ class RecorderClient:
                 frame = await _read_frame(child.stdout)
             except (EOFError, ConnectionError):
                 return
+            self._is_silent = False
             waiting = self._waiting.pop(frame.pop("id"), None)
             if waiting is not None and not waiting.done():
                 waiting.set_result(frame)
@@ -91,7 +103,7 @@ class RecorderClient:
     def _give_up(self, reason: str) -> None:
         for waiting in self._waiting.values():
             if not waiting.done():
-                waiting.set_result({"error": reason})
+                waiting.set_result({"error": reason, "is_gone": True})
         self._waiting.clear()
 
     def notify(self) -> None:
@@ -99,16 +111,32 @@ class RecorderClient:
         self._send({"verb": "record"})
 
     async def ask(self, verb: str, path: Path, seconds: float, **more: Any) -> dict[str, Any]:
-        """What the recorder answers about an exchange; `error` says why there is no answer."""
+        """What the recorder answers about an exchange; `error` says why there is no answer.
+
+        One that is being started again is waited for. One that has not answered a question that can wait for another
+        time is not asked such a question again before it has answered something.
+        """
+        until = asyncio.get_running_loop().time() + seconds
+        while True:
+            left = until - asyncio.get_running_loop().time()
+            answer = await self._ask(verb, path, max(left, 0.0), **more)
+            if not answer.get("is_gone") or left <= _PAUSE_SECONDS or verb in _CAN_WAIT:
+                return answer
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _ask(self, verb: str, path: Path, seconds: float, **more: Any) -> dict[str, Any]:
+        if self._is_silent and verb in _CAN_WAIT:
+            return {"error": "the recorder does not answer"}
         number = next(self._numbers)
         waiting: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[number] = waiting
         try:
             if not self._send({"id": number, "verb": verb, "path": str(path), **more}):
-                return {"error": "the recorder is not there"}
+                return {"error": "the recorder is not there", "is_gone": True}
             async with asyncio.timeout(seconds):
                 return await waiting
         except TimeoutError:
+            self._is_silent = self._is_silent or verb in _CAN_WAIT
             return {"error": f"no answer from the recorder within {seconds:g} seconds"}
         finally:
             self._waiting.pop(number, None)

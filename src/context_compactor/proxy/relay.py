@@ -7,14 +7,15 @@ import ipaddress
 import logging
 import re
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import lru_cache, partial
 from secrets import token_hex
 from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
+import msgspec
 from aiohttp import web
 from msgspec import Struct, to_builtins
 from multidict import CIMultiDict
@@ -37,9 +38,8 @@ from context_compactor.proxy.encodings import unpacked
 from context_compactor.proxy.journal import ExchangeFile, ExchangeReply, ExchangeRequest, Journal
 from context_compactor.proxy.recorder import OWN_ITEM
 from context_compactor.proxy.recorder_client import RecorderClient
-from context_compactor.proxy.wire import RESPONSES, OwnCall, WireProtocol, find_protocol
+from context_compactor.proxy.wire import RESPONSES, OwnCall, WireProtocol, add_usage, find_protocol
 from context_compactor.sessions.core import wall_clock
-from context_compactor.sessions.tools import TOOLS
 from context_compactor.settings import ProxyMode
 from context_compactor.store.rows import timestamp
 from context_compactor.tokens.models import window_for
@@ -48,15 +48,18 @@ from context_compactor.tokens.overflow import is_overflow
 _log = logging.getLogger("context_compactor")
 MODES: tuple[ProxyMode, ...] = ("on", "record", "off")
 ANTHROPIC, OPENAI = "https://api.anthropic.com", "https://api.openai.com"
-OWN_TOOLS = frozenset(TOOLS)
+_LOCAL_HOST = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::\d{1,5})?", re.IGNORECASE)
 # Headers that belong to one connection, and those that follow from the address and the body that are sent on.
 _NOT_PASSED_ON = frozenset(
     "connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding "
     "upgrade host content-length expect".split()
 )
 _ANSWER_SECONDS = 30.0
+# A request that is most likely passed on as it came does not wait for long.
+_LEAST_SECONDS = 2.0
 # A model that only ever calls our tools does not get on.
 _MOST_ROUNDS = 8
+_MOST_MODELS = 1_000
 _MOST_ERROR_BYTES = 1 << 20
 LONGEST_HEADER = 1 << 18
 """Bytes of one header, or of the first line, that are passed on: some agents describe a whole workspace in one."""
@@ -137,7 +140,7 @@ class Relay:
         refused = self._refusal(request)
         if refused is not None:
             return refused
-        headers = {name.lower(): value for name, value in request.headers.items()}
+        headers = _headers_of(request)
         mode = headers.get(MODE_HEADER, self._config.mode)
         protocol = find_protocol(request.method, request.path)
         if request.method == "POST" and request.path.endswith(COMPACT_PATH) and identify(headers).client == "codex":
@@ -151,7 +154,7 @@ class Relay:
         body, is_whole = await _read_up_to(request, self._config.max_body_bytes)
         if not is_whole:
             return await self._pass_on(request, upstream, body)
-        credential, account = credential_of(headers)
+        credential, account = credential_of(headers, request.query_string)
         scope = scope_of(protocol.dialect, upstream, account)
         exchange = self._begin(request, headers, body, protocol, upstream, mode, scope, credential)
         return await _Exchange(self, request, headers, body, protocol, upstream, mode, scope, exchange).answer()
@@ -159,8 +162,7 @@ class Relay:
     def _refusal(self, request: web.Request) -> web.Response | None:
         if not request.raw_path.startswith("/") or request.method == "CONNECT":
             return _error(400, "this proxy is called by its own address, as the base URL of an API")
-        host = (request.host or "").rpartition(":")[0] if not request.host.endswith("]") else request.host
-        if self._config.loopback_only and (host or request.host).lower() not in ("127.0.0.1", "localhost", "[::1]"):
+        if self._config.loopback_only and not _LOCAL_HOST.fullmatch(request.host or ""):
             return _error(403, f"the proxy is called as {request.host!r:.80}, and only listens to this machine")
         if "websocket" in request.headers.get("Upgrade", "").lower():
             return _error(426, "this proxy takes no WebSocket; send the request over HTTP")
@@ -238,33 +240,37 @@ class Relay:
             content = io.BytesIO(content)  # is sent piece by piece, so that others get their turn
         return self._client.request(request.method, url, headers=headers, data=content, allow_redirects=False)
 
-    async def may_be_full(self, exchange: ExchangeFile, scope: str, body: bytes) -> bool:
+    async def may_be_full(self, exchange: ExchangeFile, scope: str, body: bytes, *, may_compact: bool) -> bool:
         """Whether a request may fill its window so far that something has to be done, or already was."""
         model = _model(body)
-        if len(body) >= _GATE_SHARE * (self._config.window or _window_of(model)):
+        if may_compact and len(body) >= _GATE_SHARE * (self._config.window or _window_of(model)):
             return True
         if (scope, model) not in self._least:
-            self.note_least(scope, model, await self.ask("least", exchange))
+            self.note_least(scope, model, await self.ask("least", exchange, _LEAST_SECONDS))
         least = self._least.get((scope, model), 0)
         return 0 < least <= len(body)
 
     def note_least(self, scope: str, model: str, answer: Mapping[str, Any]) -> None:
         """Remember from which size on the requests of an account and a model are looked at."""
         if "least" in answer:
+            if len(self._least) >= _MOST_MODELS:
+                self._least.clear()
             self._least[scope, model] = answer["least"]
 
-    async def ask(self, verb: str, exchange: ExchangeFile, **more: Any) -> dict[str, Any]:
-        """What the recorder says about an exchange; nothing when it cannot."""
+    async def ask(
+        self, verb: str, exchange: ExchangeFile, seconds: float = _ANSWER_SECONDS, **more: Any
+    ) -> dict[str, Any]:
+        """What the recorder says about an exchange; nothing when it cannot. One that is being started is waited for."""
         if exchange.problem:
             return {"error": exchange.problem}
-        answer = await self._recorder.ask(verb, exchange.path, _ANSWER_SECONDS, **more)
+        answer = await self._recorder.ask(verb, exchange.path, seconds, **more)
         if "error" in answer:
             _log.warning("%s: %s; the request goes on as it came", verb, answer["error"])
         return answer
 
-    def end(self, exchange: ExchangeFile, *, is_complete: bool, kind: str = "") -> None:
+    def end(self, exchange: ExchangeFile, *, is_complete: bool, kind: str, usage: dict[str, Any] | None) -> None:
         """Give an exchange over to the recorder."""
-        exchange.end(is_complete=is_complete, kind=kind)
+        exchange.end(is_complete=is_complete, kind=kind, usage=usage)
         self.note_problem(exchange)
         self._recorder.notify()
 
@@ -288,6 +294,7 @@ class _Exchange:
         self.request = request
         self.headers = headers
         self.body = body
+        self.plain = unpacked(body, headers.get("content-encoding", "")) or body
         self.protocol = protocol
         self.upstream = upstream
         self.mode = mode
@@ -297,6 +304,8 @@ class _Exchange:
         self.may_ask = request.path.endswith(COMPACT_PATH) or may_ask_for_compaction(headers, body)
         self.kind = ""
         self.is_complete = False
+        self.usage: dict[str, Any] | None = None
+        """What was billed for replies that the client has not got."""
 
     async def answer(self) -> web.StreamResponse:
         """Answer it, and give it over to be recorded whatever comes of it."""
@@ -305,14 +314,14 @@ class _Exchange:
                 answered = await self._compacted()
                 if answered is not None:
                     return answered
-            body, has_own_tools = await self._fitted()
-            if body is not None:
-                return await self._send_other(body, has_own_tools)
+            given = await self._fitted()
+            if given.get("body"):
+                return await self._send_other(given)
             return await self._send_as_it_is()
         except aiohttp.ClientError as error:
             return _unreachable(self.upstream, error)
         finally:
-            self.relay.end(self.exchange, is_complete=self.is_complete, kind=self.kind)
+            self.relay.end(self.exchange, is_complete=self.is_complete, kind=self.kind, usage=self.usage)
 
     async def _compacted(self) -> web.StreamResponse | None:
         """The answer to a request for a compaction; None when the provider shall give it."""
@@ -332,17 +341,20 @@ class _Exchange:
         self.exchange.begin_reply(ExchangeReply(status=status, content_type=content_type))
         self.exchange.add(content)
 
-    async def _fitted(self) -> tuple[bytes | None, bool]:
-        """The body to send in the place of the client's, and whether our tools are in it."""
-        has_own_items = self.protocol.dialect == "openai-responses" and OWN_ITEM.encode() in self.body
-        may_be_full = self.mode == "on" and not self.sender.compacts and b'"tools"' in self.body
-        if not has_own_items and not (
-            may_be_full and await self.relay.may_be_full(self.exchange, self.scope, self.body)
-        ):
-            return None, False
+    async def _fitted(self) -> dict[str, Any]:
+        """What to send in the place of the client's body, if anything: `body`, and which tools of ours are in it."""
+        if not await self._may_need_other():
+            return {}
         given = await self.relay.ask("fit", self.exchange)
-        self.relay.note_least(self.scope, _model(self.body), given)
-        return given.get("body"), bool(given.get("own"))
+        self.relay.note_least(self.scope, _model(self.plain), given)
+        return given
+
+    async def _may_need_other(self) -> bool:
+        if self.protocol.dialect == "openai-responses" and OWN_ITEM.encode() in self.plain:
+            return True
+        if self.sender.compacts or b'"tools"' not in self.plain:
+            return False
+        return await self.relay.may_be_full(self.exchange, self.scope, self.plain, may_compact=self.mode == "on")
 
     @property
     def _rescues(self) -> bool:
@@ -361,7 +373,7 @@ class _Exchange:
         self.exchange.begin_reply(
             ExchangeReply(
                 status=answer.status,
-                content_type=answer.headers.get("Content-Type", ""),
+                content_type=_clean(answer.headers.get("Content-Type", "")),
                 content_encoding=answer.headers.get("Content-Encoding", ""),
             )
         )
@@ -371,41 +383,41 @@ class _Exchange:
 
     async def refused(self, answer: aiohttp.ClientResponse) -> web.StreamResponse:
         """Send a request again that the provider has called too long, once, with a shorter history."""
-        content = await answer.content.read(_MOST_ERROR_BYTES)
-        while not answer.content.at_eof() and len(content) < _MOST_ERROR_BYTES:
-            content += await answer.content.read(_MOST_ERROR_BYTES - len(content))
-        plain = unpacked(content, answer.headers.get("Content-Encoding", "")) or b""
+        content = await _error_body(answer)
+        plain = unpacked(content, answer.headers.get("Content-Encoding", ""), _MOST_ERROR_BYTES) or b""
         text = plain.decode("utf-8", "replace")
         if is_overflow(text):
             given = await self.relay.ask("overflow", self.exchange, error=text[:4_000])
-            self.relay.note_least(self.scope, _model(self.body), given)
+            self.relay.note_least(self.scope, _model(self.plain), given)
             if given.get("body"):
                 self.kind = "retry"
-                return await self._send_other(given["body"], bool(given.get("own")))
+                return await self._send_other(given)
         return await self.stream_back(answer, content)
 
     # With another body than the client's
 
-    async def _send_other(self, body: bytes, has_own_tools: bool) -> web.StreamResponse:
+    async def _send_other(self, given: Mapping[str, Any]) -> web.StreamResponse:
         """Send another body than the client's own. Our tools in it are answered here."""
         headers = passed_headers(self.request)
         headers.popall("Content-Encoding", None)
-        if not has_own_tools:
-            async with self.relay.send(self.request, self.upstream, headers, body) as answer:
+        if not given.get("own"):
+            async with self.relay.send(self.request, self.upstream, headers, given["body"]) as answer:
                 if answer.status in (400, 413) and self._rescues and self.kind != "retry":
                     return await self.refused(answer)
                 return await self.stream_back(answer)
         headers["Accept-Encoding"] = "identity"
-        return await _OwnToolLoop(self, headers, body).run()
+        return await _OwnToolLoop(self, headers, given).run()
 
 
 class _OwnToolLoop:
     """A request with our tools in it: while the model calls only these, it is answered here, and asked again."""
 
-    def __init__(self, exchange: _Exchange, headers: CIMultiDict[str], body: bytes) -> None:
+    def __init__(self, exchange: _Exchange, headers: CIMultiDict[str], given: Mapping[str, Any]) -> None:
         self.outer = exchange
         self.headers = headers
-        self.body = body
+        self.body: bytes = given["body"]
+        self.own = frozenset(given["own"])
+        self.branch: str = given["branch"]
         self.hidden: list[dict[str, Any]] = []
         self.response: web.StreamResponse | None = None
         self.is_stream = False
@@ -431,19 +443,22 @@ class _OwnToolLoop:
                     if answer.status != 200:
                         return await outer.stream_back(answer)
                     self.is_stream = "event-stream" in answer.headers.get("Content-Type", "")
-                    merger = outer.protocol.merger(OWN_TOOLS, is_stream=self.is_stream)
+                    merger = outer.protocol.merger(self.own, is_stream=self.is_stream)
                     await self._begin(answer)
                 elif answer.status != 200:
                     return await self._broken_off(answer)
-                async for chunk in answer.content.iter_any():
-                    await self._write(merger.feed(chunk))
+                with ending_when_lost(answer):
+                    async for chunk in answer.content.iter_any():
+                        await self._write(merger.feed(chunk))
             turn = merger.end_of_response()
+            outer.usage = turn.usage if outer.usage is None else add_usage(outer.usage, turn.usage)
             if not turn.own_calls or not turn.is_complete:
                 break
             outer.kind = "recall"
             results = await self._results(turn.own_calls)
             if turn.has_client_calls or number == _MOST_ROUNDS:
-                await self._keep(merger.client_messages(), [*self.hidden, *turn.messages], results)
+                said = [_with_whole_arguments(each) for each in turn.messages]
+                await self._keep(merger.client_messages(), [*self.hidden, *said], results)
                 self.hidden = []
                 break
             self._continue(turn.messages, outer.protocol.tool_results(results))
@@ -460,7 +475,7 @@ class _OwnToolLoop:
         return self.response
 
     async def _begin(self, answer: aiohttp.ClientResponse) -> None:
-        content_type = answer.headers.get("Content-Type", "")
+        content_type = _clean(answer.headers.get("Content-Type", ""))
         self.outer.exchange.begin_reply(ExchangeReply(status=answer.status, content_type=content_type))
         self.response = begin_response(self.outer.request, answer, has_other_length=True)
         if self.is_stream:
@@ -484,12 +499,15 @@ class _OwnToolLoop:
         return self.response
 
     async def _results(self, calls: list[OwnCall]) -> list[tuple[OwnCall, str]]:
-        given = await self.outer.relay.ask("run", self.outer.exchange, calls=[to_builtins(call) for call in calls])
+        asked = [to_builtins(call) for call in calls]
+        used = sum(map(len, map(json_bytes, self.hidden)))
+        given = await self.outer.relay.ask("run", self.outer.exchange, calls=asked, branch=self.branch, used=used)
         texts = given.get("results") or [_NOT_AVAILABLE] * len(calls)
         return list(zip(calls, texts, strict=True))
 
     def _continue(self, said: list[dict[str, Any]], results: list[dict[str, Any]]) -> None:
         """Ask again, with what the model has said and what our tools answer."""
+        said = [_with_whole_arguments(each) for each in said]
         self.hidden += [*said, *results]
         sent = self.outer.protocol.read_request(self.body)
         self.body = self.outer.protocol.rebuild(
@@ -510,6 +528,43 @@ class _OwnToolLoop:
 @lru_cache(maxsize=256)
 def _window_of(model: str) -> int:
     return window_for(model).tokens
+
+
+def _clean(text: str) -> str:
+    """A header's value as it can be written down, whatever bytes are in it."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _headers_of(request: web.Request) -> dict[str, str]:
+    """The headers of a request by their names in lower case. One that was sent twice has both values, a line each."""
+    found: dict[str, str] = {}
+    for name, value in request.headers.items():
+        clean = _clean(value)
+        found[name.lower()] = f"{found[name.lower()]}\n{clean}" if name.lower() in found else clean
+    return found
+
+
+def _with_whole_arguments(message: dict[str, Any]) -> dict[str, Any]:
+    """A message of a model without arguments of calls that were cut off: they would not be taken back."""
+    if "arguments" in message:
+        return {**message, "arguments": _whole(message["arguments"])}
+    calls = message.get("tool_calls")
+    if not calls:
+        return message
+    return {**message, "tool_calls": [_with_whole_call(call) for call in calls]}
+
+
+def _with_whole_call(call: dict[str, Any]) -> dict[str, Any]:
+    function = call.get("function") or {}
+    return {**call, "function": {**function, "arguments": _whole(function.get("arguments"))}} if function else call
+
+
+def _whole(arguments: Any) -> Any:
+    try:
+        msgspec.json.decode(arguments)
+    except (msgspec.MsgspecError, TypeError, UnicodeError):
+        return "{}"
+    return arguments
 
 
 def _model(body: bytes) -> str:
@@ -542,11 +597,12 @@ def begin_response(
     """A response with the status and the headers of the provider's."""
     headers: CIMultiDict[str] = CIMultiDict()
     length = None
+    named = {each.strip().lower() for each in answer.headers.get("Connection", "").split(",")}
     for raw_name, raw_value in answer.raw_headers:
         name, value = raw_name.decode("latin-1"), raw_value.decode("utf-8", "surrogateescape")
         if name.lower() == "content-length":
             length = value
-        elif name.lower() not in _NOT_PASSED_ON:
+        elif name.lower() not in _NOT_PASSED_ON and name.lower() not in named:
             headers.add(name, value)
     response = UpstreamResponse(status=answer.status, reason=answer.reason, headers=headers)
     response.given = frozenset(name.lower() for name in headers)
@@ -554,8 +610,11 @@ def begin_response(
         return response
     if length is not None:
         response.content_length = int(length)
-    elif request.version >= aiohttp.HttpVersion11 and answer.status not in (204, 304) and request.method != "HEAD":
-        response.enable_chunked_encoding()
+    elif answer.status not in (204, 304) and request.method != "HEAD":
+        if request.version >= aiohttp.HttpVersion11:
+            response.enable_chunked_encoding()
+        else:
+            response.force_close()  # nothing else says where the answer ends
     return response
 
 
@@ -588,28 +647,45 @@ async def copy_body(
 
     What breaks off in the middle breaks off for the client too: an end would make half an answer look whole.
     """
-    protocol = answer.connection.protocol if answer.connection is not None else None
-    lost = protocol.closed if protocol is not None else None
-    end = partial(_end_broken, answer.content)
     try:
-        if lost is not None:
-            lost.add_done_callback(end)
-        elif protocol is not None:
-            end(None)  # it is lost already
-        if start:
-            note(start)
-            await response.write(start)
-        async for chunk in answer.content.iter_any():
-            note(chunk)
-            await response.write(chunk)
-        await response.write_eof()
+        with ending_when_lost(answer):
+            if start:
+                note(start)
+                await response.write(start)
+            async for chunk in answer.content.iter_any():
+                note(chunk)
+                await response.write(chunk)
+            await response.write_eof()
     except (aiohttp.ClientError, ConnectionError):
         break_off(request)
         return False
+    return True
+
+
+@contextmanager
+def ending_when_lost(answer: aiohttp.ClientResponse) -> Iterator[None]:
+    """A block that reads an answer: it ends when the connection does, also where the framing was broken."""
+    protocol = answer.connection.protocol if answer.connection is not None else None
+    lost = protocol.closed if protocol is not None else None
+    end = partial(_end_broken, answer.content)
+    if lost is not None:
+        lost.add_done_callback(end)
+    elif protocol is not None:
+        end(None)  # it is lost already
+    try:
+        yield
     finally:
         if lost is not None:
             lost.remove_done_callback(end)
-    return True
+
+
+async def _error_body(answer: aiohttp.ClientResponse) -> bytes:
+    """The beginning of an answer that refuses a request."""
+    content = b""
+    with ending_when_lost(answer):
+        while not answer.content.at_eof() and len(content) < _MOST_ERROR_BYTES:
+            content += await answer.content.read(_MOST_ERROR_BYTES - len(content))
+    return content
 
 
 def _end_broken(content: aiohttp.StreamReader, _: object) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from msgspec import Struct
 
 from context_compactor.errors import BadSetting, StoreError
@@ -18,7 +19,7 @@ from context_compactor.files import HOME
 from context_compactor.proxy.journal import Journal
 from context_compactor.proxy.recorder import RecorderConfig
 from context_compactor.proxy.recorder_client import RecorderClient
-from context_compactor.proxy.relay import ProxyConfig, Relay, without_added_headers
+from context_compactor.proxy.relay import LONGEST_HEADER, ProxyConfig, Relay, without_added_headers
 from context_compactor.server.config import LOOPBACK_HOSTS, bind, url_of
 from context_compactor.sessions.project import project_of
 from context_compactor.store_urls import is_postgres
@@ -76,9 +77,12 @@ async def running_proxy(options: ProxyOptions) -> AsyncIterator[str]:
             app,
             handle_signals=False,
             access_log=None,
+            logger=_server_log(),
             handler_cancellation=True,
             auto_decompress=False,
             shutdown_timeout=_STOP_SECONDS,
+            max_line_size=LONGEST_HEADER,
+            max_field_size=LONGEST_HEADER,
         )
         async with relay.running():
             try:
@@ -94,6 +98,13 @@ async def running_proxy(options: ProxyOptions) -> AsyncIterator[str]:
         listening.close()
         if journal is not None:
             journal.close()
+
+
+def _server_log() -> logging.Logger:
+    """The log of the HTTP server, without requests that are none: their lines would stand in it, with a key perhaps."""
+    log = logging.getLogger("context_compactor.proxy")
+    log.filters = [lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))]
+    return log
 
 
 async def _start(recorder: RecorderClient) -> None:

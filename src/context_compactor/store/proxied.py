@@ -111,12 +111,12 @@ class ProxyTable:
         )
         return [_link(row) for row in rows_in(self._database, statement, links, [scope, *kinds])]
 
-    def links_of(self, session_id: str) -> list[ProxiedLink]:
-        """The links of a session, oldest first."""
-        statement = (
-            f"SELECT {', '.join(_LINK)} FROM proxied_links WHERE session_id = ? ORDER BY created_at, scope, link, kind"
-        )
-        return [_link(row) for row in self._database.rows(statement, [session_id])]
+    def links_of(self, session_id: str, kinds: Sequence[str] = ()) -> list[ProxiedLink]:
+        """The links of a session, of some kinds or all, oldest first."""
+        some = f" AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
+        where = f"WHERE session_id = ?{some} ORDER BY created_at, scope, link, kind"
+        statement = f"SELECT {', '.join(_LINK)} FROM proxied_links {where}"
+        return [_link(row) for row in self._database.rows(statement, [session_id, *kinds])]
 
     def remove(self, session_id: str) -> None:
         """Delete the links of a session that is no longer there; its requests stay as numbers of nobody."""

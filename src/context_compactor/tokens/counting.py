@@ -427,8 +427,12 @@ def read_tools(tools: object) -> list[dict[str, Any]]:
 
 def declares_recall(tools: object) -> bool:
     """Whether one of these tools is named `recall`, as ours is, or as clients name it behind the name of its server."""
-    found = (str((tool.get("function") or tool.get("toolSpec") or tool).get("name")) for tool in read_tools(tools))
-    return any(name == "recall" or name.endswith(("__recall", ".recall")) for name in found)
+    return any(name == "recall" or name.endswith(("__recall", ".recall")) for name in tool_names(tools))
+
+
+def tool_names(tools: object) -> Iterator[str]:
+    """The names of tools in the form of any provider."""
+    return (str((tool.get("function") or tool.get("toolSpec") or tool).get("name")) for tool in read_tools(tools))
 
 
 def _declarations(tool: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -63,6 +63,7 @@ class ChatWire:
             is_stream=field_value(top, "stream") is True,
             max_output_tokens=next((limit for limit in limits if isinstance(limit, int)), None),
             wants_usage=object_of(field_value(top, "stream_options")).get("include_usage") is True,
+            can_hide_calls=field_value(top, "n") in (None, 1) and field_value(top, "store") is not True,
         )
 
     def rebuild(

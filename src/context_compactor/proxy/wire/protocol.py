@@ -41,6 +41,9 @@ class WireRequest(Struct, frozen=True):
     previous_response_id: str = ""
     has_server_edits: bool = False
     wants_usage: bool = False
+    can_hide_calls: bool = True
+    """Whether calls in its reply can be hidden: the client must not go on from a response that the provider keeps with
+    them, nor choose among several replies."""
 
 
 class WireReply(Struct, frozen=True):

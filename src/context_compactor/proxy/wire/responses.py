@@ -75,6 +75,7 @@ class ResponsesWire:
             max_output_tokens=limit if isinstance(limit, int) else None,
             previous_response_id=text_of(previous),
             has_server_edits=any(edit.get("type") == "compaction" for edit in objects_of(edits)),
+            can_hide_calls=field_value(top, "store") is False,
         )
 
     def rebuild(
