@@ -344,3 +344,9 @@ def test_a_request_costs_between_what_it_would_with_all_or_nothing_kept_for_an_h
         assert found is None
     else:
         assert least - 1e-9 <= found <= most + 1e-9
+
+
+def test_requests_that_should_only_be_recorded_are_on_neither_side_and_named():
+    report = report_of([used(), used(is_recorded_only=True)])
+    assert report.total.with_us.requests + report.total.without_us.requests == 1
+    assert any("mode record" in note for note in report.notes)

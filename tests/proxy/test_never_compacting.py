@@ -12,7 +12,7 @@ import pytest
 from context_compactor import Session
 from context_compactor.testing import ScriptedCall, ScriptedReply, StrictServer
 from context_compactor.testing.replies import random_replies
-from tests.proxy.proxies import Place, proxied
+from tests.proxy.proxies import Place, ProxyCommand, proxied
 from tests.proxy.talking import KEY, PATHS, Talking, declare, post, read
 from tests.waiting import wait_for
 
@@ -236,3 +236,67 @@ def test_a_reply_that_was_read_is_read_again_from_the_session(tmp_path: Path):
         status, headers, content = post(url, PATHS["anthropic"], Talking(url, "anthropic").body(is_stream=True))
         assert (status, read("anthropic", headers, content).is_complete) == (200, True)
     assert place.recorded().only[-1]["content"][-1]["text"] == "The cause is a clock."
+
+
+def test_a_program_that_sends_only_its_last_messages_has_one_session(tmp_path: Path):
+    replies = [ScriptedReply(f"This is reply number {number}.") for number in range(12)]
+    server, place = StrictServer(replies, window=10**6), Place(tmp_path)
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Tell me about the parser."}]
+    with server.serve() as upstream, proxied(upstream, place) as url:
+        for number in range(12):
+            _, headers, content = post(url, PATHS["openai-chat"], {"model": "gpt-5", "messages": messages[-7:]})
+            said = read("openai-chat", headers, content).messages
+            messages = [*messages, *said, {"role": "user", "content": f"And part {number}?"}]
+            wait_for(lambda: len(place.rows()) == len(server.requests))
+    assert place.recorded().only == messages[:-1]
+
+
+def test_a_client_that_leaves_thinking_out_is_not_refused_for_what_was_looked_up_inside(tmp_path: Path):
+    server, place = StrictServer(scripted_recalls(beside=False), window=WINDOW), Place(tmp_path)
+    with server.serve() as upstream, proxied(upstream, place, window=WINDOW) as url:
+        client = Talking(url, "anthropic")
+        for _ in range(55):
+            client.turn()
+            client.messages = [_without_thinking(raw) for raw in client.messages]
+    assert [(each.rule, each.message) for each in server.refusals] == []
+
+
+def _without_thinking(raw: dict[str, Any]) -> dict[str, Any]:
+    if raw["role"] != "assistant":
+        return raw
+    kept = [block for block in raw["content"] if "thinking" not in block["type"]]
+    return {**raw, "content": kept or [{"type": "text", "text": "…"}]}
+
+
+def test_another_name_for_a_tool_of_ours_leaves_the_clients_own_alone(tmp_path: Path):
+    server, place = StrictServer(window=WINDOW, seed=3), Place(tmp_path)
+    with server.serve() as upstream, proxied(upstream, place, window=WINDOW) as url:
+        client = Talking(url, "openai-chat")
+        client.tools.append(declare("openai-chat", "facts", {"type": "object"}))
+        while not rewrites(server):
+            client.turn()
+    names = declared(server.requests[-1].body)
+    assert [names.count(name) for name in OWN] == [1, 1, 1]
+
+
+def test_a_compacted_conversation_waits_for_a_recorder_that_is_started_again(tmp_path: Path):
+    server, place = StrictServer(window=WINDOW, seed=3), Place(tmp_path)
+    with server.serve() as upstream, ProxyCommand(upstream, place, "--window", str(WINDOW)) as proxy:
+        client = Talking(proxy.url, "anthropic")
+        while not rewrites(server):
+            client.turn()
+        proxy.kill_recorder()
+        for _ in range(3):
+            client.turn()
+    assert (rewrites(server), server.refusals) == (1, [])
+
+
+def test_a_compacted_conversation_goes_on_where_it_shall_only_be_recorded(tmp_path: Path):
+    server, place = StrictServer(window=WINDOW, seed=3), Place(tmp_path)
+    with server.serve() as upstream, proxied(upstream, place, window=WINDOW) as url:
+        client = Talking(url, "openai-chat")
+        while not rewrites(server):
+            client.turn()
+        client.headers = {**KEY, "x-compactor-mode": "record"}
+        client.turn()
+    assert (rewrites(server), server.refusals) == (1, [])

@@ -208,7 +208,11 @@ def report_of(rows: Iterable[ProxiedRequest], prices: Mapping[str, ModelEntry] |
     models: dict[tuple[str, str], _BothSides] = {}
     unpriced: Counter[str] = Counter()
     times: list[str] = []
+    recorded = 0
     for row in rows:
+        if row.is_recorded_only:
+            recorded += 1
+            continue
         cost = request_cost(row, prices)
         unpriced[row.model] += row.has_usage and cost is None
         times[1:] = [row.at]
@@ -229,7 +233,7 @@ def report_of(rows: Iterable[ProxiedRequest], prices: Mapping[str, ModelEntry] |
         models=_largest_first(sums.group(*names) for names, sums in models.items()),
         comparisons=tuple(_compare(group.client or "", clients[group.client or ""]) for group in by_client),
         unpriced_models=missing,
-        notes=tuple(_notes(whole, missing)),
+        notes=tuple(_notes(whole, missing, recorded)),
     )
 
 
@@ -370,7 +374,7 @@ def _ratio_text(ratio: float, low: float, high: float, counts: tuple[int, int]) 
     return f"A request costs {ratio:.2f} times what it costs in held-out conversations ({between}).{chance}"
 
 
-def _notes(total: BillGroup, unpriced: Sequence[UnpricedModel]) -> Iterator[str]:
+def _notes(total: BillGroup, unpriced: Sequence[UnpricedModel], recorded: int) -> Iterator[str]:
     sides = (total.with_us, total.without_us)
     if unpriced:
         names = in_room(f"{each.model or 'no name'} ({plural(each.requests, 'request')})" for each in unpriced)
@@ -379,3 +383,5 @@ def _notes(total: BillGroup, unpriced: Sequence[UnpricedModel]) -> Iterator[str]
         yield f"No usage was reported for {plural(count, 'answered request')}; what they cost is in no sum."
     if count := sum(side.without_session for side in sides):
         yield f"{plural(count, 'request')} of deleted or unknown conversations count in the sums, not as conversations."
+    if recorded:
+        yield f"{plural(recorded, 'request')} that should only be recorded (mode record) are on neither side."

@@ -305,6 +305,7 @@ class Recorder:
             kind=kind,
             status=status,
             is_held_out=self._is_held_out(found.sender, name),
+            is_recorded_only=exchange.request.mode == "record",
             input=used.input,
             cache_read=used.cache_read,
             cache_write=used.cache_write,

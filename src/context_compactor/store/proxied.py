@@ -25,6 +25,7 @@ class ProxiedRequest(Struct, frozen=True, kw_only=True):
 
     `client` is "" for an agent that is not known. `input` was neither read from a cache nor written to one;
     `cache_write_hour` is the part of `cache_write` that is kept for an hour. `status` is 0 when no answer came.
+    What `is_recorded_only` was not ours to change, since somebody wanted it so.
     """
 
     id: str
@@ -36,6 +37,7 @@ class ProxiedRequest(Struct, frozen=True, kw_only=True):
     kind: RequestKind = "main"
     status: int = 200
     is_held_out: bool = False
+    is_recorded_only: bool = False
     input: int = 0
     cache_read: int = 0
     cache_write: int = 0
@@ -132,7 +134,8 @@ def _request_values(row: ProxiedRequest) -> list[Any]:
 
 def _request(row: Sequence[Any]) -> ProxiedRequest:
     found = ProxiedRequest(**dict(zip(_REQUEST, row, strict=True)))
-    return structs.replace(found, is_held_out=bool(found.is_held_out), has_usage=bool(found.has_usage))
+    flags = {name: bool(getattr(found, name)) for name in ("is_held_out", "is_recorded_only", "has_usage")}
+    return structs.replace(found, **flags)
 
 
 def _link(row: Sequence[Any]) -> ProxiedLink:

@@ -9,6 +9,7 @@ CREATE TABLE proxied_requests (
   kind TEXT COLLATE "C" NOT NULL,
   status BIGINT NOT NULL,
   is_held_out BIGINT NOT NULL,
+  is_recorded_only BIGINT NOT NULL,
   input BIGINT NOT NULL,
   cache_read BIGINT NOT NULL,
   cache_write BIGINT NOT NULL,

@@ -10,6 +10,7 @@ CREATE TABLE proxied_requests (
   kind TEXT NOT NULL,
   status INTEGER NOT NULL,
   is_held_out INTEGER NOT NULL,
+  is_recorded_only INTEGER NOT NULL,
   input INTEGER NOT NULL,
   cache_read INTEGER NOT NULL,
   cache_write INTEGER NOT NULL,
