@@ -65,7 +65,7 @@ class Place:
 
     def journal(self) -> list[Path]:
         """The files of exchanges that are not recorded yet."""
-        return sorted(path for path in (self.home / "proxy").rglob("*") if path.suffix in (".open", ".done", ".failed"))
+        return sorted(path for path in (self.home / "proxy").glob("*/*") if path.name != "lock")
 
 
 @contextmanager

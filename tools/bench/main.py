@@ -25,7 +25,7 @@ from context_compactor.dialects.transcripts.reader import read_transcript, read_
 from context_compactor.dialects.transcripts.transcript import Transcript
 from context_compactor.evaluation.corpus import default_corpus
 from context_compactor.tokens.counting import counter_for
-from tools.bench import hooks, load, server, sessions, tui
+from tools.bench import hooks, load, proxy, server, sessions, tui
 from tools.bench.timing import seconds
 
 SHIPPED = Path("examples/demo_session.jsonl.gz")
@@ -51,6 +51,7 @@ def main() -> int:
     sessions.bench(print_line)
     tui.bench(print_line)
     server.bench(print_line)
+    proxy.bench(print_line)
     return load.bench(print_line)
 
 

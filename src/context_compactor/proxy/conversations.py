@@ -12,7 +12,6 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
-from secrets import token_hex
 from typing import Any
 
 import msgspec
@@ -338,8 +337,9 @@ class ProxyConversations:
         while self._open:
             self._open.popitem()[1].session.close()
 
-    def find(self, sender: Sender, scope: str, request: WireRequest) -> ProxiedConversation:
-        """The conversation that a request belongs to; a new one when nobody has seen its beginning.
+    def find(self, sender: Sender, scope: str, request: WireRequest, new_name: str) -> ProxiedConversation:
+        """The conversation that a request belongs to; a new one when nobody has seen its beginning. `new_name` is what
+        sets that apart from others: the same for the same exchange, which may be recorded twice.
 
         Of a client that names its conversations, a request without tools, such as for a title, stands apart.
         """
@@ -354,7 +354,7 @@ class ProxyConversations:
             name = found[0].session_id if found else ""
         if not name:
             name = self._by_lineage(scope, links) or self._by_window(scope, given)
-            name = name or self._new_name(scope, request.dialect)
+            name = name or f"{request.dialect}-{scope[:_SCOPE]}-{new_name}"
         return self._opened(name, scope, request, dialect, compacts=not sender.compacts)
 
     def open_main(self, sender: Sender, scope: str, request: WireRequest) -> ProxiedConversation:
@@ -398,10 +398,6 @@ class ProxyConversations:
             return self._store.session(name).messages > 1
         except UnknownSession:
             return True
-
-    def _new_name(self, scope: str, dialect: str) -> str:
-        now = timestamp(wall_clock())[:19].translate(str.maketrans("T", "-", ":-"))
-        return f"{dialect}-{scope[:_SCOPE]}-{now}-{token_hex(3)}"
 
     def _opened(
         self, name: str, scope: str, request: WireRequest, dialect: Dialect, *, compacts: bool

@@ -217,6 +217,12 @@ def opened(folder: Path) -> list[Path]:
     return sorted(folder.glob(f"*{_OPEN}"))
 
 
+def finish_open(folder: Path) -> None:
+    """Take the exchanges as ended that were under way when their proxy ended."""
+    for path in opened(folder):
+        path.rename(path.with_suffix(_DONE))
+
+
 def left_behind(root: Path) -> Iterator[tuple[Path, int]]:
     """The folders of proxies that have ended without having recorded everything, each with its lock."""
     for folder in sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")):
@@ -224,8 +230,7 @@ def left_behind(root: Path) -> Iterator[tuple[Path, int]]:
             lock = _lock_folder(folder)
             if lock is None:
                 continue
-            for path in folder.glob(f"*{_OPEN}"):
-                path.rename(path.with_suffix(_DONE))
+            finish_open(folder)
             yield folder, lock
 
 

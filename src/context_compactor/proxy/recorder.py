@@ -58,6 +58,7 @@ from context_compactor.proxy.encodings import unpacked
 from context_compactor.proxy.journal import (
     JournalExchange,
     claim,
+    finish_open,
     finished,
     left_behind,
     opened,
@@ -153,9 +154,16 @@ class Recorder:
     def record_left_behind(self) -> None:
         """Record what proxies have left that were killed."""
         for folder, lock in left_behind(self.folder.parent):
-            for path in finished(folder):
-                self._record_file(path)
-            remove_folder(folder, lock)
+            try:
+                for path in finished(folder):
+                    self._record_file(path)
+            finally:
+                remove_folder(folder, lock)
+
+    def record_abandoned(self) -> None:
+        """Record what a proxy has left that has ended, also what was under way when it was killed."""
+        finish_open(self.folder)
+        self.record_waiting()
 
     def record_waiting(self) -> None:
         """Record every exchange that has ended."""
@@ -206,7 +214,7 @@ class Recorder:
         self.links.add_requests([self._row(found, name, status, reply)])
 
     def _record_messages(self, found: ReadRequest, reply: WireReply | None) -> str:
-        conversation = self.conversations.find(found.sender, found.scope, found.request)
+        conversation = self._conversation(found)
         self._take_request(found, conversation)
         if reply is None or not reply.is_complete or not reply.messages:
             return conversation.name
@@ -225,6 +233,11 @@ class Recorder:
         for name in filter(None, (reply.id, previous if previous.startswith("conv") else "")):
             self.conversations.put(conversation, RESPONSE, name.encode(), number)
         return conversation.name
+
+    def _conversation(self, found: ReadRequest) -> ProxiedConversation:
+        noted = found.exchange.request
+        began = noted.at[:19].translate(str.maketrans("T", "-", ":-"))
+        return self.conversations.find(found.sender, found.scope, found.request, f"{began}-{noted.id[:6]}")
 
     def _record_compacted(self, found: ReadRequest) -> None:
         """Take in what a client has had summarized by its model: its last messages may come in no other request."""
@@ -278,7 +291,7 @@ class Recorder:
                     continue
                 found = self._read(exchange)
                 if not found.sender.conversation and exchange.reply and 200 <= exchange.reply.status < 300:
-                    self._take_request(found, self.conversations.find(found.sender, scope, found.request))
+                    self._take_request(found, self._conversation(found))
 
     def _reply(self, found: ReadRequest) -> WireReply | None:
         reply = found.exchange.reply
@@ -437,7 +450,7 @@ class Recorder:
             or not self._is_accepted(found)
         ):
             return {"body": None}
-        conversation = self.conversations.find(found.sender, found.scope, request)
+        conversation = self._conversation(found)
         return self._fitted(found, conversation, may_compact=found.exchange.request.mode == "on")
 
     def _fitted(
@@ -488,7 +501,7 @@ class Recorder:
             return {"body": None}
         if not self._is_accepted(found):
             return {"body": None}
-        conversation = self.conversations.find(found.sender, found.scope, found.request)
+        conversation = self._conversation(found)
         history = conversation.translate(found.protocol, conversation.given(found.request.messages))
         self.conversations.sync(conversation, history.messages, found.request)
         core = conversation.session.core
@@ -505,7 +518,7 @@ class Recorder:
         They look into the branch that the request belongs to: meanwhile the conversation may go on in another.
         """
         found = self._asked(asked)
-        conversation = self.conversations.find(found.sender, found.scope, found.request)
+        conversation = self._conversation(found)
         core = conversation.branch(asked["branch"])
         usage = views.usage(core)
         room = max(core.budget(core.counter(core.dialect())).tokens - usage.tokens, 0) * _BYTES_PER_TOKEN
@@ -521,7 +534,7 @@ class Recorder:
     def keep(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Keep what the client does not see of a reply: with its next request it is put back."""
         found = self._asked(asked)
-        conversation = self.conversations.find(found.sender, found.scope, found.request)
+        conversation = self._conversation(found)
         given = conversation.given(found.request.messages)
         seen = [GivenMessage(raw, conversation.digest(raw)) for raw in asked["seen"]]
         hidden = HiddenReply(len(seen), asked["messages"], msgspec.convert(asked["results"], list[tuple[OwnCall, str]]))
@@ -608,14 +621,14 @@ def _listen(pipe: BinaryIO, frames: queue.Queue[dict[str, Any] | None]) -> None:
 
 def _serve(recorder: Recorder, frames: queue.Queue[dict[str, Any] | None], answers: BinaryIO) -> bool:
     """Answer until the proxy is gone; whether everything was recorded then."""
-    wait: float | None = None
+    wait: float | None = 0.0  # what the recorder before has left
     while True:
         try:
             frame = frames.get(timeout=wait)
         except queue.Empty:
             frame = {"verb": "record"}
         if frame is None:
-            return _attempt(recorder.record_waiting)
+            return _attempt(recorder.record_abandoned)
         if frame["verb"] != "record":
             with suppress(OSError):  # the proxy is gone: what it has left is recorded
                 write_frame(answers, {"id": frame["id"], **_answered(recorder, frame)})
