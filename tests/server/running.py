@@ -17,10 +17,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from context_compactor.server.config import ServerConfig
+from context_compactor.server.config import ServerConfig, bind
 from context_compactor.server.listener import Listener, listener_of
 from context_compactor.server.service import Service
-from context_compactor.server.config import bind
 from tests.waiting import PATIENCE, wait_for
 
 JSON = {"Content-Type": "application/json"}

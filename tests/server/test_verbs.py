@@ -12,12 +12,11 @@ from msgspec import Struct
 
 from context_compactor.client import AsyncClient, Client
 from context_compactor.server.app import make_app
-from context_compactor.server.config import ServerConfig
+from context_compactor.server.config import ServerConfig, bind
 from context_compactor.server.listener import Listener
 from context_compactor.server.openapi import document
 from context_compactor.server.requests import HANDLERS, RequestContext, handles
 from context_compactor.server.service import Service
-from context_compactor.server.config import bind
 from context_compactor.sessions.schemas import Answer, Body
 from context_compactor.sessions.verbs import VERBS, Verb, VerbCall, Verbs, verb, verbs_of
 from tests.waiting import wait_for

@@ -21,10 +21,11 @@ SMALL = 120  # lines
 # the server for tests and the table of models brought 16 modules and 5,000 lines; reasoning, the order of messages and
 # a provider's own summaries are on the way of every compaction. Compacting inside four coding agents, steering them and
 # reading OpenCode brought 4 modules and 2,000 lines. Seven frameworks brought 9 modules and 1,000 lines; branches,
-# lineage, tools for the agent and streams of the server for tests 6 modules and 1,300 lines.
+# lineage, tools for the agent and streams of the server for tests 6 modules and 1,300 lines. The proxy, its three wire
+# protocols, its report and page brought 23 modules and 5,900 lines.
 LIMITS = {
-    "modules": 394,
-    "lines of source": 85_800,
+    "modules": 417,
+    "lines of source": 91_700,
     "lines of code in the adapters of frameworks": 500,
     "small modules whose single importer stands beside them": 20,
     "class names with more than one meaning": 0,
