@@ -121,6 +121,12 @@ class ReadRequest(Struct, frozen=True, kw_only=True):
         """Within which its conversation is looked for."""
         return self.exchange.request.scope
 
+    @property
+    def compaction_kind(self) -> CompactionKind:
+        """How it asks for a compaction; "" when it does not, or when that is not certain."""
+        noted = self.exchange.request
+        return compaction_kind(noted.headers, noted.path, self.request.dialect, self.request.messages)
+
 
 class Recorder:
     """Records exchanges, and answers the proxy."""
@@ -203,14 +209,13 @@ class Recorder:
             self._accept(found)
         # Whether a reply is whole is told by what it says: a client may hang up behind its last event.
         reply = self._reply(found) if 200 <= status < 300 and not is_answered else None
-        if exchange.kind in ("compaction", "answered"):
-            name = self.conversations.main_name(found.sender, found.scope)
-            if name and exchange.kind == "compaction" and 200 <= status < 300:
-                self._record_compacted(found)
-        elif 200 <= status < 300:
+        kind = found.compaction_kind if exchange.kind in ("compaction", "answered") else ""
+        name = self.conversations.main_name(found.sender, found.scope) if kind else ""
+        if kind and name and not is_answered and 200 <= status < 300:
+            # What a client has had summarized by its model: its last messages may come in no other request.
+            self._take_history(found, kind)
+        elif not kind and 200 <= status < 300:
             name = self._record_messages(found, reply)
-        else:
-            name = ""
         self.links.add_requests([self._row(found, name, status, reply)])
 
     def _record_messages(self, found: ReadRequest, reply: WireReply | None) -> str:
@@ -238,13 +243,6 @@ class Recorder:
         noted = found.exchange.request
         began = noted.at[:19].translate(str.maketrans("T", "-", ":-"))
         return self.conversations.find(found.sender, found.scope, found.request, f"{began}-{noted.id[:6]}")
-
-    def _record_compacted(self, found: ReadRequest) -> None:
-        """Take in what a client has had summarized by its model: its last messages may come in no other request."""
-        noted = found.exchange.request
-        kind = compaction_kind(noted.headers, noted.path, found.request.dialect, found.request.messages)
-        if kind:
-            self._take_history(found, kind)
 
     def _take_history(self, found: ReadRequest, kind: CompactionKind) -> tuple[ProxiedConversation, TranslatedHistory]:
         """Take in the history that a client wants to have compacted, without the request for that."""
@@ -305,7 +303,7 @@ class Recorder:
         reported = (exchange.end.usage if exchange.end else None) or (reply.usage if reply else None)
         usage = read_usage(reported) if reported else None
         used = usage or ReportedUsage(0)
-        kind: Any = exchange.kind
+        kind: Any = "main" if exchange.kind == "compaction" and not found.compaction_kind else exchange.kind
         if kind == "main" and not found.request.tools:
             kind, name = "aside", self.conversations.main_name(found.sender, found.scope) or name
         return ProxiedRequest(
@@ -388,8 +386,7 @@ class Recorder:
     def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
         """What to answer to a request for a compaction, or why it should go to the provider."""
         found = self._asked(asked)
-        noted = found.exchange.request
-        kind = compaction_kind(noted.headers, noted.path, found.request.dialect, found.request.messages)
+        kind = found.compaction_kind
         if not kind:
             return {"pass": "it is not certain that this request asks for a compaction", "kind": "main"}
         name = self.conversations.main_name(found.sender, found.scope)

@@ -154,10 +154,11 @@ class Relay:
         body, is_whole = await _read_up_to(request, self._config.max_body_bytes)
         if not is_whole:
             return await self._pass_on(request, upstream, body)
-        credential, account = credential_of(headers, request.query_string)
-        scope = scope_of(protocol.dialect, upstream, account)
-        exchange = self._begin(request, headers, body, protocol, upstream, mode, scope, credential)
-        return await _Exchange(self, request, headers, body, protocol, upstream, mode, scope, exchange).answer()
+        plain = unpacked(body, headers.get("content-encoding", "")) or body
+        noted = _noted(request, headers, plain, protocol.dialect, upstream, mode)
+        exchange = self._journal.begin(noted, body)
+        self.note_problem(exchange)
+        return await _Exchange(self, request, noted, body, plain, protocol, exchange).answer()
 
     def _refusal(self, request: web.Request) -> web.Response | None:
         if not request.raw_path.startswith("/") or request.method == "CONNECT":
@@ -176,34 +177,6 @@ class Relay:
             return self._config.upstream
         is_anthropic = protocol.dialect == "anthropic" if protocol else "anthropic-version" in headers
         return ANTHROPIC if is_anthropic or "x-claude-code-session-id" in headers else OPENAI
-
-    def _begin(
-        self,
-        request: web.Request,
-        headers: Mapping[str, str],
-        body: bytes,
-        protocol: WireProtocol,
-        upstream: str,
-        mode: str,
-        scope: str,
-        credential: str,
-    ) -> ExchangeFile:
-        may_compact = request.path.endswith(COMPACT_PATH) or may_ask_for_compaction(headers, body)
-        noted = ExchangeRequest(
-            id=token_hex(12),
-            at=timestamp(wall_clock()),
-            protocol=protocol.dialect,
-            path=request.path,
-            upstream=upstream,
-            scope=scope,
-            credential=credential,
-            headers={name: headers[name] for name in KEPT_HEADERS if name in headers},
-            mode=mode,
-            kind="compaction" if may_compact else "main",
-        )
-        exchange = self._journal.begin(noted, body)
-        self.note_problem(exchange)
-        return exchange
 
     def note_problem(self, exchange: ExchangeFile) -> None:
         """Say once that nothing can be written down, and once that it can be again."""
@@ -282,26 +255,24 @@ class _Exchange:
         self,
         relay: Relay,
         request: web.Request,
-        headers: Mapping[str, str],
+        noted: ExchangeRequest,
         body: bytes,
+        plain: bytes,
         protocol: WireProtocol,
-        upstream: str,
-        mode: str,
-        scope: str,
         exchange: ExchangeFile,
     ) -> None:
         self.relay = relay
         self.request = request
-        self.headers = headers
         self.body = body
-        self.plain = unpacked(body, headers.get("content-encoding", "")) or body
+        self.plain = plain
+        """The body without the encoding of its transfer."""
         self.protocol = protocol
-        self.upstream = upstream
-        self.mode = mode
-        self.scope = scope
+        self.upstream = noted.upstream
+        self.mode = noted.mode
+        self.scope = noted.scope
         self.exchange = exchange
-        self.sender: Sender = identify(headers)
-        self.may_ask = request.path.endswith(COMPACT_PATH) or may_ask_for_compaction(headers, body)
+        self.sender: Sender = identify(noted.headers)
+        self.may_ask = noted.kind == "compaction"
         self.kind = ""
         self.is_complete = False
         self.usage: dict[str, Any] | None = None
@@ -533,6 +504,26 @@ def _window_of(model: str) -> int:
 def _clean(text: str) -> str:
     """A header's value as it can be written down, whatever bytes are in it."""
     return text.encode("utf-8", "replace").decode()
+
+
+def _noted(
+    request: web.Request, headers: Mapping[str, str], plain: bytes, dialect: str, upstream: str, mode: str
+) -> ExchangeRequest:
+    """What is written down of a request beside its body: who sends it, and what it may ask for."""
+    credential, account = credential_of(headers, request.query_string)
+    may_compact = request.path.endswith(COMPACT_PATH) or may_ask_for_compaction(headers, plain)
+    return ExchangeRequest(
+        id=token_hex(12),
+        at=timestamp(wall_clock()),
+        protocol=dialect,
+        path=request.path,
+        upstream=upstream,
+        scope=scope_of(dialect, upstream, account),
+        credential=credential,
+        headers={name: headers[name] for name in KEPT_HEADERS if name in headers},
+        mode=mode,
+        kind="compaction" if may_compact else "main",
+    )
 
 
 def _headers_of(request: web.Request) -> dict[str, str]:
