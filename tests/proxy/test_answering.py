@@ -293,3 +293,17 @@ def test_what_claude_code_adds_to_a_result_is_not_taken_for_the_tools_answer():
         {"type": "text", "text": "2 passed"}
     ]
     assert result([{"type": "text", "text": f"2 passed{count}"}]) == [{"type": "text", "text": "2 passed"}]
+
+
+def test_a_record_keeps_its_size_however_much_the_agent_sends_beside_what_was_said(rig: Rig):
+    attached = "\n<system-reminder>\n" + "a line of a file that is attached again\n" * 800 + "</system-reminder>"
+    count = "\n<system-reminder>\n<total_tokens>14972128 tokens left</total_tokens>\n</system-reminder>"
+    history = claude_history(120)
+    for message in history[2::2]:
+        message["content"][0]["content"] += attached + count
+    first = rig.claude(history[:161])
+    record = rig.claude(asking_for_summary(history[:161]))[10:-11]
+    goes_on = [{"role": "user", "content": f"This session is being continued.\n{record}"}, *history[161:]]
+    assert first == "Good."
+    rig.claude(goes_on)
+    assert len(rig.claude(asking_for_summary(goes_on))) > len(record) / 2 > 5_000

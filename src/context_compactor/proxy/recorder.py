@@ -228,7 +228,10 @@ class Recorder:
         previous_end = self.conversations.previous(found.scope, found.request)
         whole = conversation.translate(found.protocol, [*given, *said], previous_end)
         if not whole.is_known:
-            self.conversations.sync(conversation, whole.messages, found.request, _usage(reply))
+            # An agent that compacts by itself sends more than it says, such as files that it attaches again: what the
+            # provider counts for it says nothing about the size of its session.
+            usage = None if found.sender.compacts else _usage(reply)
+            self.conversations.sync(conversation, whole.messages, found.request, usage)
         if not found.sender.conversation:
             self.conversations.put(conversation, END, list(chain([*given, *said]))[-1])
             if tail := tail_of([*given, *said]):
