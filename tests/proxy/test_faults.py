@@ -46,6 +46,8 @@ from tests.proxy.upstream import (
 )
 from tests.waiting import wait_for
 
+pytestmark = pytest.mark.slow  # programs that are killed and started again take their time
+
 Raw = dict[str, Any]
 
 
@@ -201,7 +203,6 @@ def test_requests_pass_while_the_recorder_hangs(tmp_path: Path) -> None:
     assert histories(place.recorded()) == sorted((dialog.history for dialog in dialogs), key=json.dumps)
 
 
-@pytest.mark.slow
 def test_a_locked_store_holds_up_no_request_and_gets_all_of_them_later(tmp_path: Path) -> None:
     place = Place(tmp_path)
     with Upstream(CHAT.provider()) as upstream, ProxyCommand(upstream.url, place) as proxy:
@@ -438,7 +439,6 @@ def _kill_now_and_then(proxy: ProxyCommand, seen: Callable[[], int], is_over: Ca
             proxy.start()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 def test_random_kills_cuts_and_slow_readers_lose_nothing(tmp_path: Path, api: Api) -> None:
     place = Place(tmp_path)

@@ -136,7 +136,7 @@ def scripted_recalls(*, beside: bool) -> Any:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("is_stream", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("beside", [False, True])
 def test_recall_is_answered_inside_and_stays_in_what_is_sent(
     tmp_path: Path, dialect: str, is_stream: bool, beside: bool
