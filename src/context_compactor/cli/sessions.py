@@ -35,6 +35,9 @@ Reports = Annotated[bool, typer.Option("--reports", help="Its compactions instea
 Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Show only the N that were used last.")]
 
 
+_NAME, _LONGEST_NAME = 40, 100
+
+
 def sessions(limit: Limit = None, store: StoreUrl = None, as_json: AsJson = False) -> None:
     """List the sessions of the store, the one used last first.
 
@@ -51,10 +54,12 @@ def sessions(limit: Limit = None, store: StoreUrl = None, as_json: AsJson = Fals
     if not known:
         out.print(f"There is no session in {path} yet.")
         return
-    out.print(f"{'session':<40} {'messages':>9} {'tokens':>9}  last used (UTC)", style="bold")
+    # An id is there to be copied: it stands whole, unless it is longer than anybody makes one.
+    width = min(max(_NAME, *(len(each["id"]) for each in known)), _LONGEST_NAME)
+    out.print(f"{'session':<{width}} {'messages':>9} {'tokens':>9}  last used (UTC)", style="bold")
     for each in known:
         numbers = f"{each['messages']:>9,} {each['tokens']:>9,}  {moment(each['updated_at'])}"
-        out.print(f"{one_line(each['id'], 40):<40} {numbers}")
+        out.print(f"{one_line(each['id'], width):<{width}} {numbers}")
 
 
 def moment(time: str) -> str:
