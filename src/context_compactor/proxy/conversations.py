@@ -46,14 +46,17 @@ _TAIL, _MOST_NEW = 4, 40
 # A client that has compacted by itself may have kept as many of its last messages.
 _MOST_KEPT = 200
 
-END, START, BASE, REPLACE, OFFER, ITEM, ACCEPTED = "end", "start", "base", "replace", "offer", "item", "accepted"
-RESPONSE, LEAST, TAIL = "response", "least", "tail"
-"""Kinds of links: the end of a history by which its conversation is found, a first request that nobody has answered
-yet, how many messages a compacted history stands for, a reply with what the client does not see of it, a record that
-was offered, a compaction item of ours, a key that the provider has accepted, a response that others go on from,
-the size of the shortest request for which another one was sent, and the last messages of a history."""
-
-
+# What is known by a link.
+END = "end"  # the end of a history, by which its conversation is found
+START = "start"  # a first request that nobody has answered yet
+TAIL = "tail"  # the last messages of a history
+BASE = "base"  # how many messages a summary by the client stands for
+OFFER = "offer"  # the same for a record of ours, by its text
+REPLACE = "replace"  # a reply with what the client does not see of it
+RESPONSE = "response"  # a response that the provider keeps, by its id
+ITEM = "item"  # the record that a compaction item of ours stands for
+ACCEPTED = "accepted"  # a key that the provider has accepted, by its digest
+LEAST = "least"  # the size of the shortest request of a model for which another one was sent
 _LOADED = (BASE, REPLACE, OFFER)
 # As much of a scope stands in the id of a session: enough that no two are alike.
 _SCOPE = 16
