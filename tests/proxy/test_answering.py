@@ -307,3 +307,12 @@ def test_a_record_keeps_its_size_however_much_the_agent_sends_beside_what_was_sa
     assert first == "Good."
     rig.claude(goes_on)
     assert len(rig.claude(asking_for_summary(goes_on))) > len(record) / 2 > 5_000
+
+
+def test_a_short_conversation_beside_many_tools_gets_its_record_too(rig: Rig):
+    history = claude_history(6)
+    tools = [{"name": f"tool_{at}", "input_schema": {"description": "word " * 400}} for at in range(60)]
+    for messages in (history, asking_for_summary(history)):
+        body = {**claude_body(messages), "tools": [*claude_body([])["tools"], *tools]}
+        _, _, content = post(rig.url, MESSAGES, body, CLAUDE)
+    assert RECORD.encode() in content

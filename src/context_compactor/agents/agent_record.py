@@ -53,7 +53,8 @@ def record_request(core: Core, kind: Literal["threshold", "manual"], focus: str)
 
     What the agent sends beside it is its own.
     """
-    tokens = max(min(core.settings.agent_record_tokens, views.usage(core).tokens // 2), 1)
+    said = views.usage(core).tokens - core.fixed_tokens(core.counter(core.dialect()))
+    tokens = max(min(core.settings.agent_record_tokens, said // 2), 1)
     asked = core.ask(kind=kind, target_tokens=tokens, focus=focus)
     settings = structs.replace(asked.settings, layout="record", overhead_tokens=0)
     return structs.replace(asked, settings=settings, prompt=PromptSize())

@@ -299,6 +299,7 @@ class _Exchange:
         given = await self.relay.ask("answer", self.exchange)
         if "body" not in given:
             self.kind = given.get("kind", "")
+            _log.info("a compaction is left to the provider: %s", given.get("pass") or given.get("error"))
             return None
         self.kind = "answered"
         response = web.Response(body=given["body"], headers={"Content-Type": given["content_type"]})
