@@ -89,11 +89,11 @@ def proxy(
     options = proxy_options(
         upstream, host=host, port=port, store=store, mode=mode, window=window, holdout=holdout, max_body=max_body
     )
-    from context_compactor.proxy.server import is_loopback, run_proxy
+    from context_compactor.proxy.server import run_proxy
 
     logging.basicConfig(level=logging.WARNING, format=_FORMAT)
     out = stderr()
-    if not is_loopback(host):
+    if not options.config.loopback_only:
         out.print(f"warning: anybody who reaches {host} can send requests through this proxy", style="yellow")
     where = options.config.upstream or "Anthropic or OpenAI"
 
@@ -133,6 +133,7 @@ def proxy_options(
     try:
         from context_compactor.proxy.relay import ProxyConfig, check_upstream
         from context_compactor.proxy.server import ProxyOptions, journal_folder
+        from context_compactor.server.config import LOOPBACK_HOSTS
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in _PROXY_MODULES:
             raise
@@ -149,15 +150,9 @@ def proxy_options(
         mode=settings.proxy_mode,
         window=settings.window,
         max_body_bytes=max_body << 20,
-        loopback_only=_is_local(host),
+        loopback_only=host in LOOPBACK_HOSTS,
     )
     return ProxyOptions(config=config, store=address, host=host, port=port, holdout=settings.proxy_holdout)
-
-
-def _is_local(host: str) -> bool:
-    from context_compactor.server.config import LOOPBACK_HOSTS
-
-    return host in LOOPBACK_HOSTS
 
 
 def _share(text: str) -> float:

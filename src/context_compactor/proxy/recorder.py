@@ -87,7 +87,8 @@ _LOST_ITEM = (
     "it cannot be shown. The user's messages above are as they were.]"
 )
 _PROTOCOLS: dict[str, WireProtocol] = {protocol.dialect: protocol for protocol in PROTOCOLS}
-_FRAME = struct.Struct(">I")
+FRAME = struct.Struct(">I")
+"""What stands before each value on the pipe: its length."""
 _NO_ROOM = "There is no room for this in the window now. Ask for one original at a time, or for a few of its lines."
 # A token of text has about as many bytes, hardly ever fewer.
 _BYTES_PER_TOKEN = 2
@@ -581,17 +582,22 @@ def _usage(reply: WireReply) -> dict[str, Any] | None:
 
 def write_frame(pipe: BinaryIO, value: object) -> None:
     """Send a value."""
-    content = msgspec.msgpack.encode(value)
-    pipe.write(_FRAME.pack(len(content)) + content)
+    pipe.write(pack_frame(value))
     pipe.flush()
+
+
+def pack_frame(value: object) -> bytes:
+    """A value as it goes over the pipe."""
+    content = msgspec.msgpack.encode(value)
+    return FRAME.pack(len(content)) + content
 
 
 def read_frame(pipe: BinaryIO) -> dict[str, Any] | None:
     """The next value; None at the end."""
-    head = pipe.read(_FRAME.size)
-    if len(head) < _FRAME.size:
+    head = pipe.read(FRAME.size)
+    if len(head) < FRAME.size:
         return None
-    content = pipe.read(_FRAME.unpack(head)[0])
+    content = pipe.read(FRAME.unpack(head)[0])
     return dict(msgspec.msgpack.decode(content))
 
 

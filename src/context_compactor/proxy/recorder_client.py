@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 import sys
 from collections.abc import Sequence
 from itertools import count
@@ -13,10 +12,9 @@ from typing import Any
 
 import msgspec
 
-from context_compactor.proxy.recorder import RecorderConfig
+from context_compactor.proxy.recorder import FRAME, RecorderConfig, pack_frame
 
 _log = logging.getLogger("context_compactor")
-_FRAME = struct.Struct(">I")
 _START_SECONDS = 30.0
 _END_SECONDS = 60.0
 _PAUSE_SECONDS = 0.1
@@ -144,8 +142,7 @@ class RecorderClient:
     def _send(self, value: dict[str, Any]) -> bool:
         if self._child is None or self._child.stdin is None or self._child.stdin.is_closing():
             return False
-        content = msgspec.msgpack.encode(value)
-        self._child.stdin.write(_FRAME.pack(len(content)) + content)
+        self._child.stdin.write(pack_frame(value))
         return True
 
     async def stop(self) -> bool:
@@ -169,5 +166,5 @@ class RecorderClient:
 
 
 async def _read_frame(pipe: asyncio.StreamReader) -> dict[str, Any]:
-    head = await pipe.readexactly(_FRAME.size)
-    return dict(msgspec.msgpack.decode(await pipe.readexactly(_FRAME.unpack(head)[0])))
+    head = await pipe.readexactly(FRAME.size)
+    return dict(msgspec.msgpack.decode(await pipe.readexactly(FRAME.unpack(head)[0])))

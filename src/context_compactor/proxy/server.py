@@ -20,7 +20,7 @@ from context_compactor.proxy.journal import Journal
 from context_compactor.proxy.recorder import RecorderConfig
 from context_compactor.proxy.recorder_client import RecorderClient
 from context_compactor.proxy.relay import LONGEST_HEADER, ProxyConfig, Relay, without_added_headers
-from context_compactor.server.config import LOOPBACK_HOSTS, bind, url_of
+from context_compactor.server.config import bind, url_of
 from context_compactor.sessions.project import project_of
 from context_compactor.store_urls import is_postgres
 
@@ -128,8 +128,3 @@ async def _run(options: ProxyOptions, on_listening: Callable[[str], None]) -> No
     async with running_proxy(options) as address:
         on_listening(address)
         await stop.wait()
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can call an address."""
-    return host in LOOPBACK_HOSTS
